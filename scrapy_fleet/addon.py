@@ -1,0 +1,63 @@
+"""The add-on: one line in ``ADDONS`` wires everything."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from scrapy.settings import BaseSettings
+
+from scrapy_fleet import settings as fleet_settings
+from scrapy_fleet.errors import FleetError
+from scrapy_fleet.settings import Options
+
+if TYPE_CHECKING:
+    from scrapy.crawler import Crawler
+
+
+class Addon:
+    """``ADDONS = {"scrapy_fleet.Addon": 500}``"""
+
+    def __init__(self, crawler: Crawler) -> None:
+        self.crawler = crawler
+
+    @classmethod
+    def from_crawler(cls, crawler: Crawler) -> Addon:
+        return cls(crawler)
+
+    def update_settings(self, settings: BaseSettings) -> None:
+        settings.set("SCHEDULER", "scrapy_fleet.crawl.scheduler.Scheduler", "cmdline")
+        middlewares = settings["SPIDER_MIDDLEWARES"]
+        middlewares.set("scrapy_fleet.crawl.seeds.SeedsMiddleware", -1000, "addon")
+        middlewares.set("scrapy_fleet.crawl.known.KnownUrlsMiddleware", 100_000, "addon")
+        # spider.state is kept with the commits, not pickled when the spider closes.
+        settings["EXTENSIONS"].set("scrapy.extensions.spiderstate.SpiderState", None, "addon")
+        try:
+            options = fleet_settings.read(settings, self.crawler.spidercls)
+        except FleetError as error:
+            fleet_settings.remember(self.crawler, error)
+            return
+        fleet_settings.remember(self.crawler, options)
+        if not settings.getbool("AUTOTHROTTLE_ENABLED"):
+            _pace_in_store(settings, options)
+
+
+def _pace_in_store(settings: BaseSettings, options: Options) -> None:
+    """The store paces, for all workers. What does not come from it (robots.txt, media, inline
+    downloads) still waits in the downloader, whose delay is kept a little under the store's
+    shortest, so that leased requests never wait twice."""
+    plan = options.plan
+    settings.set("DOWNLOAD_DELAY", _local(plan.rule.delay, plan.rule.jitter), "cmdline")
+    if "DOWNLOAD_DELAY_JITTER" in settings:
+        settings.set("DOWNLOAD_DELAY_JITTER", 0, "cmdline")
+    else:
+        settings.set("RANDOMIZE_DOWNLOAD_DELAY", False, "cmdline")
+    slots = {}
+    for name, own in settings.getdict("DOWNLOAD_SLOTS").items():
+        rule = plan.slots[name]
+        slots[name] = {k: v for k, v in own.items() if k not in ("jitter", "randomize_delay")}
+        slots[name]["delay"] = _local(rule.delay, rule.jitter)
+    settings.set("DOWNLOAD_SLOTS", slots, "cmdline")
+
+
+def _local(delay: float, jitter: float) -> float:
+    return 0.9 * delay * (1 - jitter)

@@ -1,0 +1,1 @@
+"""The Scrapy side: a Scrapy scheduler over a frontier."""

@@ -1,0 +1,393 @@
+"""Scrapy's scheduler interface over a :class:`~scrapy_fleet.frontier.Frontier`."""
+
+from __future__ import annotations
+
+import heapq
+import logging
+import time
+from collections import Counter
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any
+
+from scrapy import Request, Spider, signals
+from scrapy.core.scheduler import BaseScheduler
+from twisted.internet.defer import Deferred
+
+from scrapy_fleet import settings as fleet_settings
+from scrapy_fleet.crawl.codec import Codec
+from scrapy_fleet.crawl.known import KnownUrls
+from scrapy_fleet.crawl.seam import EventLoop, Seam
+from scrapy_fleet.crawl.state import SpiderState
+from scrapy_fleet.errors import FleetError, Unreadable, Unstorable
+from scrapy_fleet.frontier import Frontier
+from scrapy_fleet.model import Entry, Joined, Outcome, Sample, Seeding
+from scrapy_fleet.process import this_worker
+from scrapy_fleet.settings import Options
+
+if TYPE_CHECKING:
+    from scrapy.crawler import Crawler
+
+logger = logging.getLogger(__name__)
+
+MAX_PRIORITY = 1 << 50
+
+
+class Scheduler(BaseScheduler):
+    """Hands requests to the engine and takes new ones from it. Never waits, never raises.
+
+    A request is *running* from when it is handed out until the engine, the downloader and the
+    scraper have all let go of it; then its lease is settled.
+    """
+
+    @classmethod
+    def from_crawler(cls, crawler: Crawler) -> Scheduler:
+        return cls(crawler)
+
+    def __init__(self, crawler: Crawler) -> None:
+        self.crawler = crawler
+        self.known_urls = KnownUrls(crawler)
+        self.seeds: set[Request] = set()
+        """Requests on their way here from ``start()``."""
+        self.frontier: Frontier | None = None
+        self.failure: FleetError | None = None
+        self.options: Options | None = None
+        self._seed_counts: Counter[bytes] = Counter()
+        self._seeds_failed = False
+        self._running: dict[Request, tuple[int, float]] = {}
+        self._items: dict[int, list[bytes]] = {}
+        # Requests that cannot be stored. Their parents stay leased until they are done.
+        self._local: list[tuple[int, int, Request, int | None]] = []
+        self._local_running: dict[Request, tuple[int | None, float]] = {}
+        self._local_keys: set[int] = set()
+        self._pins: Counter[int] = Counter()
+        self._finished_parents: dict[int, Outcome] = {}
+        self._unstorable_told = False
+        self._closed = False
+
+    # Opening and closing
+
+    def open(self, spider: Spider) -> Deferred[None]:
+        self.spider = spider
+        opened: Deferred[None] = Deferred()
+        self._opened: Deferred[None] | None = opened
+        try:
+            options = fleet_settings.of(self.crawler)
+            self.options = options
+            self.seam = Seam(self.crawler)
+            self._loop = EventLoop()
+        except FleetError as error:
+            self.failed(error)
+            return opened
+        self.codec = Codec(spider)
+        self.state = SpiderState(spider)
+        self.known_urls.limit(options.known_urls)
+        assert self.crawler.request_fingerprinter is not None
+        self._fingerprint = self.crawler.request_fingerprinter.fingerprint
+        self._seed_lane = bool(self.crawler.settings.get("SCHEDULER_START_MEMORY_QUEUE"))
+        self._debug = self.crawler.settings.getbool("DUPEFILTER_DEBUG")
+        assert self.crawler.stats is not None
+        self._stats = self.crawler.stats
+        self.frontier = Frontier(
+            lambda: fleet_settings.open_store(
+                options.url, options.crawl, jobdir=options.jobdir, durability=options.durability
+            ),
+            this_worker(),
+            options,
+            self._loop,
+            self,
+        )
+        self.frontier.open(self._joined)
+        return opened
+
+    def _joined(self, joined: Joined) -> None:
+        assert self.frontier is not None and self.options is not None
+        self.run = joined.run
+        self.state.load(joined.state)
+        counts = joined.counts
+        name = self.options.crawl
+        if joined.resumed:
+            logger.info(
+                "Resuming crawl %r: %d requests waiting, %d in hand elsewhere, %d done, %d dead.",
+                *(name, counts.waiting, counts.leased, counts.done, counts.dead),
+            )
+        else:
+            logger.info("Starting crawl %r.", name)
+        connect = self.crawler.signals.connect
+        connect(self._response_downloaded, signals.response_downloaded)
+        connect(self._left_downloader, signals.request_left_downloader)
+        self._loop.later(self._tick_every, self._tick)
+        self._resolve_open()
+
+    def _resolve_open(self) -> None:
+        opened, self._opened = self._opened, None
+        if opened is not None:
+            opened.callback(None)
+
+    def failed(self, error: FleetError) -> None:
+        """The crawl cannot go on. Nothing is lost: what was in hand goes back to the store's waiting requests."""
+        self.failure = error
+        logger.error("%s", error)
+        if self._opened is not None:
+            # Opening goes on, so that Scrapy closes in order; the engine stops as soon as it has started.
+            self.crawler.signals.connect(self._stop, signals.engine_started)
+            self._resolve_open()
+        else:
+            self._stop()
+
+    def _stop(self) -> None:
+        EventLoop().later(0, lambda: Seam(self.crawler, check=False).stop("fleet_error"))
+
+    def close(self, reason: str) -> Deferred[None] | None:
+        self._closed = True
+        if self.frontier is None or self.failure is not None:
+            return None
+        self.gather()
+        closed: Deferred[None] = Deferred()
+        self.frontier.close(
+            lambda: closed.callback(None), finish=reason == "finished" and self.frontier.ended
+        )
+        closed.addCallback(lambda _: self._say_goodbye(reason))
+        return closed
+
+    def _say_goodbye(self, reason: str) -> None:
+        assert self.frontier is not None and self.options is not None
+        counts, name = self.frontier.counts, self.options.crawl
+        self._stats.set_value("fleet/commits", self.frontier.commits)
+        if counts.dead:
+            logger.warning(
+                "%d requests of crawl %r are dead; see why with: scrapy fleet dead %s",
+                counts.dead,
+                name,
+                name,
+            )
+        if counts.open:
+            logger.info(
+                "Crawl %r is not finished: %d requests are left. The same command resumes it.",
+                name,
+                counts.open,
+            )
+
+    # The engine's side
+
+    def has_pending_requests(self) -> bool:
+        if self.frontier is None or self.failure is not None or self._closed:
+            return False
+        if self._local or self._local_running:
+            return True
+        if self._seeds_failed and self.frontier.seeding is Seeding.MINE:
+            return not self.frontier.quiet
+        return not self.frontier.ended
+
+    def __len__(self) -> int:
+        return (self.frontier.counts.waiting if self.frontier else 0) + len(self._local)
+
+    def enqueue_request(self, request: Request) -> bool:
+        """Take a request; the answer is True as long as it is not known here to be a repeat."""
+        if self._closed or self.frontier is None or self.failure is not None:
+            if self.failure is None:
+                logger.warning("%s came after the crawl had closed and is not stored.", request)
+            return False
+        key: int | None = None
+        try:
+            key = self._key(request)
+            entry = Entry(
+                slot=self.seam.slot_key(request),
+                payload=self.codec.encode(request),
+                priority=max(-MAX_PRIORITY, min(MAX_PRIORITY, request.priority)),
+                key=key,
+                seed=self._seed_lane and bool(request.meta.get("is_start_request")),
+            )
+        except Exception as error:
+            return self._keep_in_memory(request, key, error)
+        parent = self.known_urls.parent.get()
+        self.frontier.add(entry, parent=self._token(parent) if key is None and parent is not None else None)
+        if not request.dont_filter:
+            self.known_urls.add(request)
+        self._stats.inc_value("scheduler/enqueued")
+        return True
+
+    def next_request(self) -> Request | None:
+        if self.frontier is None or self.failure is not None:
+            return None
+        if self._local and not self.seam.closing:
+            _, _, request, pin = heapq.heappop(self._local)
+            self._local_running[request] = (pin, time.monotonic())
+            self._stats.inc_value("scheduler/dequeued")
+            return request
+        while (lease := self.frontier.next()) is not None:
+            try:
+                request = self.codec.decode(lease.payload)
+            except Unreadable as error:
+                logger.error("A stored request cannot be read and is kept as dead: %s", error)
+                self.frontier.settle(Outcome(lease.token, dead=str(error)))
+                continue
+            self._running[request] = (lease.token, time.monotonic())
+            self._stats.inc_value("scheduler/dequeued")
+            return request
+        return None
+
+    def _key(self, request: Request) -> int | None:
+        """What "seen" means for this request; None if it is not to be filtered."""
+        is_seed = request in self.seeds
+        self.seeds.discard(request)
+        if request.dont_filter and not is_seed:
+            return None
+        fingerprint = self._fingerprint(request)
+        if request.dont_filter:
+            # Seeds are not filtered, but are recognised when start() has to begin again.
+            self._seed_counts[fingerprint] += 1
+            text = b"%d %d %s" % (self.run, self._seed_counts[fingerprint], fingerprint)
+            fingerprint = blake2b(text, digest_size=8).digest()
+        elif len(fingerprint) < 8:
+            fingerprint = blake2b(fingerprint, digest_size=8).digest()
+        return int.from_bytes(fingerprint[:8], "big", signed=True)
+
+    def _token(self, request: Request) -> int | None:
+        found = self._running.get(request)
+        return found[0] if found is not None else None
+
+    # Requests that cannot be stored
+
+    def _keep_in_memory(self, request: Request, key: int | None, error: Exception) -> bool:
+        if not isinstance(error, Unstorable):
+            logger.error("%s cannot be stored, it runs from memory.", request, exc_info=error)
+        elif not self._unstorable_told:
+            self._unstorable_told = True
+            logger.warning(
+                "%s cannot be stored: %s. It runs from this worker's memory, and the request it came from is "
+                "repeated if this worker dies before. Further ones are only counted (scheduler/unserializable).",
+                *(request, error),
+            )
+        self._stats.inc_value("scheduler/unserializable")
+        if key is not None:
+            if key in self._local_keys:
+                self._stats.inc_value("dupefilter/filtered")
+                return False
+            self._local_keys.add(key)
+            assert self.frontier is not None
+            self.frontier.keep(marks=[key])
+        pin = self._pin_of(request)
+        if pin is not None:
+            self._pins[pin] += 1
+        heapq.heappush(
+            self._local, (-request.priority, len(self._local_keys) + len(self._local), request, pin)
+        )
+        self._stats.inc_value("scheduler/enqueued")
+        return True
+
+    def _pin_of(self, request: Request) -> int | None:
+        """The lease that brings this request again should this worker die."""
+        parent = self.known_urls.parent.get()
+        candidates = (
+            [parent] if parent is not None else self.seam.leaving([*self._running, *self._local_running])
+        )
+        for candidate in candidates:
+            if candidate in self._running:
+                return self._running[candidate][0]
+            if candidate in self._local_running:
+                return self._local_running[candidate][0]
+        return None
+
+    # What the frontier asks and tells
+
+    def gather(self) -> None:
+        """Settle what Scrapy has let go of."""
+        assert self.frontier is not None
+        if self.seam.closing:
+            self.frontier.drain()
+        if self._running or self._local_running:
+            active = self.seam.active()
+            for request in [r for r in self._local_running if r not in active]:
+                pin, _ = self._local_running.pop(request)
+                self._unpin(pin)
+            for request in [r for r in self._running if r not in active]:
+                token, _ = self._running.pop(request)
+                self._finish(Outcome(token, items=tuple(self._items.pop(token, ()))))
+        if changed := self.state.changed():
+            self.frontier.keep(state=changed)
+
+    def _finish(self, outcome: Outcome) -> None:
+        assert self.frontier is not None
+        if self._pins[outcome.token]:
+            self._finished_parents[outcome.token] = outcome
+        else:
+            del self._pins[outcome.token]
+            self.frontier.settle(outcome)
+
+    def _unpin(self, pin: int | None) -> None:
+        if pin is None:
+            return
+        self._pins[pin] -= 1
+        if not self._pins[pin] and (outcome := self._finished_parents.pop(pin, None)) is not None:
+            self._finish(outcome)
+
+    def ready(self) -> None:
+        self.seam.nudge()
+
+    def known(self, entries: list[Entry]) -> None:
+        self._stats.inc_value("dupefilter/filtered", len(entries))
+        if self._debug:
+            for entry in entries:
+                logger.debug("Filtered duplicate request: %s", self.codec.decode(entry.payload))
+
+    def keep_item(self, item: bytes) -> None:
+        """Store an item together with the end of the request it came from."""
+        assert self.frontier is not None
+        parent = self.known_urls.parent.get()
+        token = self._token(parent) if parent is not None else None
+        if token is not None:
+            self._items.setdefault(token, []).append(item)
+        elif parent is None:
+            self.frontier.keep(items=[item])
+
+    def seeds_done(self) -> None:
+        if self.frontier is not None:
+            self.frontier.seeded()
+
+    def seeds_failed(self) -> None:
+        """``start()`` broke: the crawl goes on with what it gave, but is not finished when that is done."""
+        self._seeds_failed = True
+
+    def pause(self, seconds: float) -> Deferred[None]:
+        over: Deferred[None] = Deferred()
+        self._loop.later(seconds, lambda: over.callback(None))
+        return over
+
+    # Time and the downloader
+
+    @property
+    def _tick_every(self) -> float:
+        assert self.options is not None
+        return max(0.05, min(0.25, self.options.commit_interval))
+
+    def _tick(self) -> None:
+        if self._closed or self.frontier is None or self.failure is not None:
+            return
+        assert self.options is not None
+        oldest = time.monotonic() - self.options.max_runtime
+        for request, (token, began) in list(self._running.items()):
+            if began < oldest:
+                self._give_up(request, token)
+        self.frontier.tick()
+        self._loop.later(self._tick_every, self._tick)
+
+    def _give_up(self, request: Request, token: int) -> None:
+        assert self.options is not None and self.frontier is not None
+        reason = f"it did not end within {self.options.max_runtime:g} s (FLEET_MAX_RUNTIME)"
+        logger.error("%s: %s. It is kept as dead.", request, reason)
+        del self._running[request]
+        self._items.pop(token, None)
+        self.frontier.settle(Outcome(token, dead=reason))
+        self.seam.abandon(request)
+        self.seam.nudge()
+
+    def _response_downloaded(self, response: Any, request: Request, spider: Spider) -> None:
+        self._sample(request, request.meta.get("download_latency"), response.status)
+
+    def _left_downloader(self, request: Request, spider: Spider) -> None:
+        self._sample(request, None, None)
+
+    def _sample(self, request: Request, latency: float | None, status: int | None) -> None:
+        token = self._token(request)
+        if token is not None and self.frontier is not None:
+            self.frontier.sample(Sample(token, latency, status))

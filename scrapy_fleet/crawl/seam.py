@@ -1,0 +1,275 @@
+"""The only file that touches Scrapy's private names.
+
+Scrapy tells nobody when it has let go of a request, nor can it be woken from outside by public
+means. What is used for that is checked when the spider opens, so that a Scrapy that changed inside
+gives a clear message instead of a crawl that loses pages.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
+
+import scrapy
+from scrapy import Request
+from scrapy.core.scraper import Slot as ScraperSlot
+from scrapy.http import Headers
+from scrapy.http.request import NO_CALLBACK
+
+from scrapy_fleet.errors import IncompatibleScrapy
+
+if TYPE_CHECKING:
+    from scrapy.core.engine import ExecutionEngine
+    from scrapy.crawler import Crawler
+
+    from scrapy_fleet.crawl.scheduler import Scheduler
+    from scrapy.http.request import CallbackT, CookiesT
+    from twisted.python.failure import Failure
+
+
+class EventLoop:
+    """The loop the crawl runs on: Twisted's reactor, or asyncio's loop where there is no reactor."""
+
+    def __init__(self) -> None:
+        reactor: Any = sys.modules.get("twisted.internet.reactor")
+        if reactor is not None:
+            self._post, self._later = reactor.callFromThread, reactor.callLater
+        else:
+            loop = asyncio.get_running_loop()
+            self._post, self._later = loop.call_soon_threadsafe, loop.call_later
+
+    def post(self, call: Callable[[], None]) -> None:
+        try:
+            self._post(call)
+        except RuntimeError:  # the loop is closed: nobody is left to tell
+            pass
+
+    def later(self, delay: float, call: Callable[[], None]) -> None:
+        self._later(delay, call)
+
+
+class Seam:
+    """What the scheduler needs to know of the engine."""
+
+    def __init__(self, crawler: Crawler, *, check: bool = True) -> None:
+        assert crawler.engine is not None
+        self._engine: ExecutionEngine = crawler.engine
+        if check:
+            self._check()
+
+    def _check(self) -> None:
+        engine, downloader, scraper = self._engine, self._engine.downloader, ScraperSlot()
+        found = {
+            "engine._slot.inprogress": isinstance(getattr(_slot(engine), "inprogress", None), set),
+            "engine._slot.closing": hasattr(_slot(engine), "closing"),
+            "engine._slot.nextcall.schedule": callable(
+                getattr(getattr(_slot(engine), "nextcall", None), "schedule", None)
+            ),
+            "engine.downloader.active": isinstance(getattr(downloader, "active", None), set),
+            "engine.downloader.get_slot_key": callable(getattr(downloader, "get_slot_key", None)),
+            "engine.scraper.slot": hasattr(engine.scraper, "slot"),
+            "engine.scraper.slot.active": isinstance(getattr(scraper, "active", None), set),
+            "engine.scraper.slot.queue": hasattr(getattr(scraper, "queue", None), "popleft"),
+        }
+        missing = [name for name, there in found.items() if not there]
+        if missing:
+            raise IncompatibleScrapy(
+                f"Scrapy {scrapy.__version__} has no {', '.join(missing)} as scrapy-fleet knows it, so it cannot "
+                "tell when a request is finished. Upgrade scrapy-fleet, or use an older Scrapy (2.13 to 2.19 are known)."
+            )
+
+    def active(self) -> set[Request]:
+        """Every request that the engine, the downloader or the scraper still has in hand."""
+        slot, scraper = _slot(self._engine), self._engine.scraper.slot
+        active: set[Request] = self._engine.downloader.active | (
+            slot.inprogress if slot is not None else set()
+        )
+        if scraper is not None:
+            active |= scraper.active
+            active.update(request for _, request, _ in scraper.queue)
+        return active
+
+    def leaving(self, requests: list[Request]) -> list[Request]:
+        """Those of ``requests`` that the downloader has let go of and the scraper has not got: while a
+        redirect or a retry is handed to the scheduler, the request it comes from."""
+        scraper = self._engine.scraper.slot
+        busy = set(self._engine.downloader.active)
+        if scraper is not None:
+            busy |= scraper.active
+            busy.update(request for _, request, _ in scraper.queue)
+        return [request for request in requests if request not in busy]
+
+    def abandon(self, request: Request) -> None:
+        """Do not wait for a request any more: its callback does not end."""
+        slot, scraper = _slot(self._engine), self._engine.scraper.slot
+        if scraper is not None:
+            scraper.active.discard(request)
+        if slot is not None and request in slot.inprogress:
+            slot.remove_request(request)
+
+    def nudge(self) -> None:
+        """Make the engine look for requests now instead of at its next heartbeat."""
+        slot = _slot(self._engine)
+        if slot is not None:
+            slot.nextcall.schedule()
+
+    @property
+    def closing(self) -> bool:
+        slot = _slot(self._engine)
+        return slot is None or slot.closing is not None
+
+    def slot_key(self, request: Request) -> str:
+        """What the request is throttled with: its host, or its ``download_slot``."""
+        return str(self._engine.downloader.get_slot_key(request))
+
+    def stop(self, reason: str) -> None:
+        """Close the spider, whatever it is doing."""
+        engine = self._engine
+        if engine.spider is None or self.closing:
+            return
+        if hasattr(engine, "close_spider_async"):
+            from scrapy.utils.defer import deferred_from_coro
+
+            deferred_from_coro(engine.close_spider_async(reason=reason))
+        else:
+            engine.close_spider(engine.spider, reason)
+
+
+def _slot(engine: ExecutionEngine) -> Any:
+    return getattr(engine, "_slot", None)
+
+
+def scheduler_of(crawler: Crawler) -> Scheduler | None:
+    """The crawler's scheduler, if it is ours and the spider is open."""
+    from scrapy_fleet.crawl.scheduler import Scheduler
+
+    scheduler = getattr(_slot(crawler.engine), "scheduler", None)
+    return scheduler if isinstance(scheduler, Scheduler) else None
+
+
+def plain_request(
+    url: str,
+    callback: CallbackT | None = None,
+    *,
+    meta: dict[str, Any] | None = None,
+    method: str = "GET",
+    headers: dict[bytes, list[bytes]] | None = None,
+    body: bytes = b"",
+    cookies: CookiesT | None = None,
+    encoding: str = "utf-8",
+    priority: int = 0,
+    dont_filter: bool = False,
+    errback: Callable[[Failure], Any] | None = None,
+    flags: list[str] | None = None,
+    cb_kwargs: dict[str, Any] | None = None,
+) -> Request:
+    """A Request of values that come from a Request: nothing is quoted, checked or copied again.
+
+    A third of the constructor's cost, and the URL stays as it was to the byte.
+    """
+    if not _REQUEST_IS_KNOWN:
+        request = Request(
+            url,
+            callback=callback,
+            method=method,
+            body=body,
+            cookies=cookies,
+            meta=meta,
+            encoding=encoding,
+            priority=priority,
+            dont_filter=dont_filter,
+            errback=errback,
+            flags=flags,
+            cb_kwargs=cb_kwargs,
+        )
+        if headers:
+            dict.update(request.headers, headers)
+        restore_url_and_body(request, url, body)
+        return request
+    request = Request.__new__(Request)
+    request._encoding = encoding
+    request.method = method
+    request._meta = meta or None
+    request._url = url
+    request._body = body
+    request.priority = priority
+    request.callback = callback
+    request.errback = errback
+    request._cookies = cookies or None
+    if headers:
+        request._headers = Headers(encoding=encoding)
+        dict.update(request._headers, headers)
+    else:
+        request._headers = None
+    request.dont_filter = dont_filter
+    request._cb_kwargs = cb_kwargs or None
+    request._flags = flags or None
+    return request
+
+
+def restore_url_and_body(request: Request, url: str, body: bytes) -> None:
+    """Undo what a constructor did to a URL and a body that had been through it before."""
+    if request.url != url:
+        request._url = url
+    if request.body != body:
+        request._body = body
+
+
+def _request_is_known() -> bool:
+    """Whether ``plain_request`` fills the inside of this Scrapy's requests as the constructor does."""
+    global _REQUEST_IS_KNOWN
+    some: dict[str, Any] = {
+        "callback": NO_CALLBACK,
+        "meta": {"a": 1},
+        "method": "POST",
+        "headers": {b"A": [b"1", b"2"]},
+        "body": b"b",
+        "cookies": {"c": "d"},
+        "encoding": "latin-1",
+        "priority": 1,
+        "dont_filter": True,
+        "errback": NO_CALLBACK,
+        "flags": ["e"],
+        "cb_kwargs": {"f": 2},
+    }
+    slots = {name for cls in Request.__mro__ for name in vars(cls).get("__slots__", ())} - {"__weakref__"}
+    if Request.__dictoffset__ or not slots:
+        return False
+    _REQUEST_IS_KNOWN = True
+    try:
+        for values in ({}, some):
+            ours, theirs = plain_request("http://a/b", **values), Request("http://a/b", **values)
+            for name in slots:
+                one, other = getattr(ours, name), getattr(theirs, name)
+                if type(one) is not type(other) or one != other:
+                    return False
+    except (AttributeError, TypeError):
+        return False
+    return True
+
+
+_REQUEST_IS_KNOWN = False
+_REQUEST_IS_KNOWN = _request_is_known()
+
+_public_values = attrgetter(
+    "url", "callback", "meta", "priority", "dont_filter", "headers", "cb_kwargs",
+    "errback", "method", "body", "cookies", "flags", "encoding",
+)  # fmt: skip
+_private_values = attrgetter(
+    "_url", "callback", "_meta", "priority", "dont_filter", "_headers", "_cb_kwargs",
+    "errback", "method", "_body", "_cookies", "_flags", "_encoding",
+)  # fmt: skip
+
+
+def request_values(request: Request) -> tuple[Any, ...]:
+    """Url, callback, meta, priority, dont_filter, headers, cb_kwargs, errback, method, body, cookies,
+    flags and encoding; what is empty may be None.
+
+    Half the cost of asking for each: Scrapy makes empty containers when they are asked for.
+    """
+    if _REQUEST_IS_KNOWN and type(request) is Request:
+        return _private_values(request)
+    return _public_values(request)

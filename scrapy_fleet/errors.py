@@ -1,0 +1,42 @@
+"""What can go wrong, and what to do about it.
+
+Every error a user may meet is a :class:`FleetError`; its text says what happened, where, why,
+and the remedy. Errors that pass by themselves are :class:`StoreAway`: the frontier waits and tries again.
+"""
+
+from __future__ import annotations
+
+
+class FleetError(Exception):
+    """Something scrapy-fleet cannot go on with. The message says what to do."""
+
+
+class SettingError(FleetError):
+    """A setting is misspelt, or has a value that makes no sense."""
+
+
+class IncompatibleScrapy(FleetError):
+    """This Scrapy differs inside from those scrapy-fleet knows; upgrade scrapy-fleet or pin Scrapy."""
+
+
+class StoreError(FleetError):
+    """The store cannot be used as it is: not a database, damaged, or not ours."""
+
+
+class StoreAway(FleetError):
+    """The store does not answer, is locked or full; nothing is lost, and it is tried again."""
+
+
+class GivenUp(FleetError):
+    """This worker was silent for longer than FLEET_WORKER_TIMEOUT; what it held was passed on.
+
+    Nothing is lost: it joins again and goes on. If it happens often, raise FLEET_WORKER_TIMEOUT.
+    """
+
+
+class Unstorable(FleetError, ValueError):
+    """A request holds something that cannot be written down; it runs from this worker's memory."""
+
+
+class Unreadable(FleetError, ValueError):
+    """A stored request cannot be turned back into one; it is kept as dead, with the reason."""

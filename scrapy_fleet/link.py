@@ -1,0 +1,168 @@
+"""The one thread that talks to the store."""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable
+from typing import Protocol, TypeVar
+
+from scrapy_fleet.errors import FleetError, GivenUp, StoreAway, StoreError
+from scrapy_fleet.model import Batch, Beat, Joined, Plan, Receipt, Worker
+from scrapy_fleet.process import gone
+from scrapy_fleet.store.base import Store
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+class Loop(Protocol):
+    """What is needed of an event loop."""
+
+    def post(self, call: Callable[[], None]) -> None:
+        """Have it called on the loop's thread; may be used from any thread."""
+
+    def later(self, delay: float, call: Callable[[], None]) -> None:
+        """Have it called after ``delay`` seconds; only from the loop's thread."""
+
+
+class Reports(Protocol):
+    """Where the answers go, on the loop's thread."""
+
+    def joined(self, joined: Joined) -> None: ...
+    def committed(self, batches: list[Batch], receipts: list[Receipt]) -> None: ...
+    def beaten(self, beat: Beat) -> None: ...
+    def given_up(self, batches: list[Batch]) -> None: ...
+    def failed(self, error: FleetError) -> None: ...
+
+
+class Link:
+    """Carries commits to the store, one at a time, and beats in between."""
+
+    def __init__(
+        self, open_store: Callable[[], Store], loop: Loop, reports: Reports, worker_timeout: float
+    ) -> None:
+        self._open_store = open_store
+        self._loop = loop
+        self._reports = reports
+        self._ttl = worker_timeout
+        # Often enough that others notice within a second what a silent worker held.
+        self._beat_every = min(1.0, worker_timeout / 3)
+        self._queue: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._stopping = threading.Event()
+        self._store: Store
+        self._worker: Worker | None = None
+        self._beaten_at = 0.0
+        self._thread = threading.Thread(target=self._work, name="scrapy-fleet", daemon=True)
+
+    # On the loop's thread
+
+    def start(self, worker: Worker, plan: Plan) -> None:
+        self._queue.put(lambda: self._enter(worker, plan))
+        self._thread.start()
+
+    def join(self, worker: Worker, plan: Plan) -> None:
+        self._queue.put(lambda: self._join(worker, plan))
+
+    def commit(self, batches: list[Batch]) -> None:
+        if any(batch.leave for batch in batches):
+            self._stopping.set()
+        self._queue.put(lambda: self._commit(batches))
+
+    def stop(self) -> None:
+        self._queue.put(None)
+
+    # On its own thread
+
+    def _work(self) -> None:
+        try:
+            while (call := self._next()) is not None:
+                call()
+        except FleetError as error:
+            failure = error
+            self._loop.post(lambda: self._reports.failed(failure))
+        except Exception as error:
+            logger.exception("The thread that talks to the store broke.")
+            broken = StoreError(f"The thread that talks to the store broke: {error!r}. Please report this.")
+            self._loop.post(lambda: self._reports.failed(broken))
+        finally:
+            if hasattr(self, "_store"):
+                self._store.close()
+
+    def _next(self) -> Callable[[], None] | None:
+        while True:
+            wait = self._beaten_at + self._beat_every - time.monotonic() if self._worker else None
+            if wait is not None and wait <= 0:
+                return self._beat
+            try:
+                return self._queue.get(timeout=wait)
+            except queue.Empty:
+                continue
+
+    def _enter(self, worker: Worker, plan: Plan) -> None:
+        self._store = self._open_store()
+        self._join(worker, plan, patient=False)
+
+    def _join(self, worker: Worker, plan: Plan, *, patient: bool = True) -> None:
+        def enter() -> Joined:
+            return self._store.join(worker, plan, self._ttl)
+
+        joined = self._insist(enter) if patient else enter()
+        orphans = tuple(other.id for other in joined.others if gone(other))
+        if orphans:
+            came_back = self._store.give_up(orphans)
+            logger.info("%d requests came back from %d workers that had died here.", came_back, len(orphans))
+        self._worker = worker
+        self._beaten_at = time.monotonic()
+        self._loop.post(lambda: self._reports.joined(joined))
+
+    def _commit(self, batches: list[Batch]) -> None:
+        receipts: list[Receipt] = []
+        try:
+            for batch in batches:
+                receipts.append(self._insist(lambda batch=batch: self._store.commit(batch)))  # type: ignore[misc]
+        except GivenUp:
+            left = batches[len(receipts) :]
+            self._worker = None
+            self._loop.post(lambda: self._reports.given_up(left))
+            return
+        if batches[-1].leave:
+            self._worker = None
+        self._loop.post(lambda: self._reports.committed(batches, receipts))
+
+    def _beat(self) -> None:
+        assert self._worker is not None
+        worker = self._worker.id
+        try:
+            beat = self._insist(lambda: self._store.beat(worker))
+        except GivenUp:
+            self._worker = None
+            self._loop.post(lambda: self._reports.given_up([]))
+            return
+        self._beaten_at = time.monotonic()
+        self._loop.post(lambda: self._reports.beaten(beat))
+
+    def _insist(self, call: Callable[[], T]) -> T:
+        """Try until the store answers; a worker that is closing does not try for ever."""
+        began = told = time.monotonic()
+        pause = 0.05
+        away = False
+        while True:
+            try:
+                result = call()
+            except StoreAway as error:
+                now = time.monotonic()
+                if self._stopping.is_set() and now - began > self._ttl:
+                    raise
+                if not away or now - told >= 60:
+                    logger.warning("%s The crawl pauses until the store is back; nothing is lost.", error)
+                    away, told = True, now
+                time.sleep(pause)
+                pause = min(2 * pause, 2.0)
+            else:
+                if away:
+                    logger.info("The store is back after %.1f s.", time.monotonic() - began)
+                return result

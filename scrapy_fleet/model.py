@@ -1,0 +1,248 @@
+"""The frozen values that travel between Scrapy's side, the frontier and a store."""
+
+from __future__ import annotations
+
+import enum
+from typing import Literal
+
+from msgspec import Struct
+
+
+class Entry(Struct, frozen=True, gc=False):
+    """A request as a store keeps it.
+
+    ``key`` is what "seen" means: an entry whose key the crawl has met is not queued again.
+    Without a key the entry is never filtered (``dont_filter``).
+    """
+
+    slot: str
+    payload: bytes
+    priority: int = 0
+    key: int | None = None
+    seed: bool = False
+
+    @property
+    def rank(self) -> int:
+        """Sort key inside a slot, smallest first: by priority, seeds after others."""
+        return -2 * self.priority + self.seed
+
+
+class Lease(Struct, frozen=True, gc=False):
+    """An entry handed to one worker, until it is settled, released or the worker is given up."""
+
+    token: int
+    slot: str
+    payload: bytes
+    priority: int
+    seed: bool
+    attempts: int
+    """How many workers died holding this entry."""
+    delay: float
+    """Seconds from now until it may run."""
+    alone: bool = False
+    """Its earlier holders died: this worker gets nothing else while it runs."""
+
+    @property
+    def rank(self) -> int:
+        return -2 * self.priority + self.seed
+
+
+class Sample(Struct, frozen=True, gc=False):
+    """The download of a lease is over: its slot has room again, whatever happens to the response."""
+
+    token: int
+    latency: float | None = None
+    status: int | None = None
+
+
+class Outcome(Struct, frozen=True):
+    """What came of a lease. ``dead`` is the reason why the entry was given up, if it was."""
+
+    token: int
+    dead: str | None = None
+    items: tuple[bytes, ...] = ()
+
+
+class Batch(Struct, frozen=True, kw_only=True):
+    """One commit. Everything in it takes effect together or not at all.
+
+    ``seq`` numbers a worker's batches: a batch sent again under the number it had
+    (its answer was lost) changes nothing and brings the same leases.
+    """
+
+    worker: str
+    seq: int
+    adds: tuple[Entry, ...] = ()
+    samples: tuple[Sample, ...] = ()
+    outcomes: tuple[Outcome, ...] = ()
+    releases: tuple[int, ...] = ()
+    """Tokens handed back unstarted."""
+    items: tuple[bytes, ...] = ()
+    """Items without a parent; those with one travel in its outcome."""
+    marks: tuple[int, ...] = ()
+    """Keys to mark as seen without queueing anything: requests that ran from memory."""
+    stats: dict[str, float] = {}
+    """Counters to add to the crawl's."""
+    state: dict[str, bytes | None] = {}
+    """Changed keys of ``spider.state``; None removes a key."""
+    seeded: bool = False
+    """All seeds are in this batch or in earlier ones."""
+    want: int = 0
+    """How many leases to bring back at most."""
+    leave: bool = False
+    """The worker's last batch: whatever it still holds goes back."""
+    finish: bool = False
+    """With ``leave``: the crawl has ended, if nothing is left of it."""
+
+
+class Seeding(enum.Enum):
+    """Who runs the seeds of this crawl, seen from one worker."""
+
+    MINE = "mine"
+    OTHER = "other"
+    DONE = "done"
+
+
+class Counts(Struct, frozen=True):
+    """``waiting + leased + done + dead == accepted``, at every moment."""
+
+    accepted: int = 0
+    waiting: int = 0
+    leased: int = 0
+    done: int = 0
+    dead: int = 0
+
+    @property
+    def open(self) -> int:
+        """What still has to be done."""
+        return self.waiting + self.leased
+
+
+class Receipt(Struct, frozen=True):
+    """What the store answers to a commit."""
+
+    counts: Counts
+    seeding: Seeding
+    leases: tuple[Lease, ...] = ()
+    known: tuple[int, ...] = ()
+    """Positions in ``batch.adds`` of what had been seen before."""
+    retry_in: float | None = None
+    """Seconds until a waiting slot may be asked again; None when no slot waits for its time."""
+
+
+class Beat(Struct, frozen=True):
+    """What the store answers to a heartbeat."""
+
+    counts: Counts
+    seeding: Seeding
+    reaped: int = 0
+    """Leases that came back from workers that fell silent."""
+
+
+class Rule(Struct, frozen=True):
+    """How a slot is treated by the whole crawl."""
+
+    delay: float = 0.0
+    concurrency: int = 8
+    jitter: float = 0.0
+
+
+class Plan(Struct, frozen=True, kw_only=True):
+    """How a crawl is run. Every worker brings the same; the newest to join is believed."""
+
+    rule: Rule = Rule()
+    slots: dict[str, Rule] = {}
+    lifo: bool = True
+    max_attempts: int = 5
+    keep_seen: bool = False
+    """A finished crawl that is started again keeps what it has seen."""
+
+    def rule_of(self, slot: str) -> Rule:
+        return self.slots.get(slot, self.rule)
+
+    @property
+    def suspect_after(self) -> int:
+        """From how many crashes on an entry is run alone."""
+        return max(1, min(2, self.max_attempts - 1))
+
+
+class Worker(Struct, frozen=True):
+    """One Scrapy process (or one of several crawlers in it), as the others see it.
+
+    ``home`` and ``birth`` tell whether its process is still there, when asked on its own machine.
+    """
+
+    id: str
+    host: str = ""
+    pid: int = 0
+    home: str = ""
+    birth: str = ""
+
+
+class Joined(Struct, frozen=True):
+    """What a worker learns when it joins a crawl."""
+
+    run: int
+    """Counts how often the crawl was begun anew."""
+    resumed: bool
+    counts: Counts
+    seeding: Seeding
+    state: dict[str, bytes] = {}
+    others: tuple[Worker, ...] = ()
+
+
+class SlotView(Struct, frozen=True):
+    name: str
+    waiting: int
+    leased: int
+    done: int
+    delay: float
+    concurrency: int
+    latency: float | None
+    next_in: float
+    """Seconds until its next request may go out."""
+
+
+class WorkerView(Struct, frozen=True):
+    id: str
+    host: str
+    pid: int
+    leased: int
+    age: float
+    deadline_in: float
+
+
+Status = Literal["new", "seeding", "running", "finished", "stopped"]
+
+
+class Snapshot(Struct, frozen=True):
+    """All that an observer reads."""
+
+    crawl: str
+    run: int
+    status: Status
+    """``stopped``: something is left to do and no worker is there to do it."""
+    counts: Counts
+    seen: int
+    items: int
+    slot_count: int
+    slots: tuple[SlotView, ...]
+    """The ones with most waiting, first."""
+    workers: tuple[WorkerView, ...]
+    stats: dict[str, float]
+
+
+Kind = Literal["waiting", "leased", "dead"]
+
+
+class Row(Struct, frozen=True):
+    """An entry as ``scan`` shows it."""
+
+    id: int
+    slot: str
+    priority: int
+    seed: bool
+    attempts: int
+    payload: bytes
+    worker: str | None = None
+    reason: str | None = None

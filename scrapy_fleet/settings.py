@@ -1,0 +1,308 @@
+"""Every ``FLEET_*`` setting: its name, default, meaning, and the Scrapy or scrapy-redis name it answers to.
+
+The table is the only place where they are listed; ``docs/settings.md`` is checked against it.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from urllib.parse import quote, urlsplit, urlunsplit
+from weakref import WeakKeyDictionary
+
+from msgspec import Struct
+from scrapy.settings import BaseSettings
+from scrapy.utils.misc import load_object
+
+from scrapy_fleet.errors import FleetError, SettingError, StoreError
+from scrapy_fleet.model import Plan, Rule
+from scrapy_fleet.store.base import Store
+
+if TYPE_CHECKING:
+    from scrapy import Spider
+    from scrapy.crawler import Crawler
+
+
+def _number(kind: type[int] | type[float], least: float) -> Callable[[Any], Any]:
+    def parse(value: Any) -> Any:
+        number = kind(value)
+        if number != number or number < least:
+            raise ValueError(f"it must be {least:g} or more")
+        return number
+
+    return parse
+
+
+def _choice(*choices: str) -> Callable[[Any], Any]:
+    def parse(value: Any) -> Any:
+        if value not in choices:
+            raise ValueError(f"it must be one of {', '.join(choices)}")
+        return value
+
+    return parse
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str) or not value:
+        raise ValueError("it must be a text that is not empty")
+    return value
+
+
+class Setting(NamedTuple):
+    name: str
+    default: Any
+    parse: Callable[[Any], Any]
+    meaning: str
+    alias: str | None = None
+
+
+TABLE = (
+    Setting(
+        "FLEET_URL",
+        None,
+        _text,
+        "Where the crawl lives: `sqlite:///folder` or `sqlite:///file.db`, or `memory:` (gone with the process). "
+        "Unset: `<JOBDIR>/fleet.db`, else `.scrapy/fleet/<crawl>.db`.",
+    ),
+    Setting("FLEET_CRAWL", None, _text, "The name of the crawl. Unset: the spider's name."),
+    Setting(
+        "FLEET_COMMIT_INTERVAL",
+        0.25,
+        _number(float, 0),
+        "Seconds that outcomes gather before they are committed, while the worker has enough to do. "
+        "A worker with nothing to run commits at once.",
+    ),
+    Setting("FLEET_COMMIT_SIZE", 500, _number(int, 1), "How many outcomes are committed at the latest."),
+    Setting(
+        "FLEET_LOOKAHEAD",
+        None,
+        _number(int, 0),
+        "How many requests a worker holds ahead of those it downloads. Unset: `CONCURRENT_REQUESTS`, "
+        "or 0 when that is 1 (strict order).",
+    ),
+    Setting(
+        "FLEET_WORKER_TIMEOUT",
+        30.0,
+        _number(float, 0.5),
+        "Seconds of silence after which a worker is given up and what it held goes to others.",
+    ),
+    Setting(
+        "FLEET_MAX_ATTEMPTS",
+        5,
+        _number(int, 1),
+        "How many workers may die holding a request before it is kept as *dead*.",
+    ),
+    Setting(
+        "FLEET_MAX_RUNTIME",
+        3600.0,
+        _number(float, 1),
+        "Seconds a request may take, from its download to the end of its callback, "
+        "before it is given up as *dead*.",
+    ),
+    Setting(
+        "FLEET_ON_FINISH",
+        "clear",
+        _choice("clear", "keep"),
+        "Whether a finished crawl that is started again forgets what it has seen (`clear`) or "
+        "fetches only what is new (`keep`).",
+        alias="SCHEDULER_PERSIST",
+    ),
+    Setting(
+        "FLEET_ORDER",
+        None,
+        _choice("lifo", "fifo"),
+        "Order among requests of equal priority. Unset: as `SCHEDULER_MEMORY_QUEUE` says, "
+        "that is the newest first.",
+    ),
+    Setting(
+        "FLEET_DURABILITY",
+        "full",
+        _choice("full", "normal"),
+        "SQLite: `full` survives a power cut, `normal` only a killed process.",
+    ),
+    Setting(
+        "FLEET_KNOWN_URLS",
+        100_000,
+        _number(int, 0),
+        "How many URLs a worker remembers to drop repeated links early. 0 switches it off.",
+    ),
+)
+
+_BY_NAME = {setting.name: setting for setting in TABLE}
+
+
+class Options(Struct, frozen=True, kw_only=True):
+    """The settings of one worker, read and checked."""
+
+    url: str | None
+    crawl: str
+    jobdir: str | None
+    commit_interval: float
+    commit_size: int
+    capacity: int
+    lookahead: int
+    worker_timeout: float
+    max_runtime: float
+    durability: Literal["full", "normal"]
+    known_urls: int
+    plan: Plan
+
+
+_OPTIONS: WeakKeyDictionary[Crawler, Options | FleetError] = WeakKeyDictionary()
+
+
+def remember(crawler: Crawler, options: Options | FleetError) -> None:
+    """Keep what the add-on read: it changes some settings afterwards. An error is told when the spider opens."""
+    _OPTIONS[crawler] = options
+
+
+def of(crawler: Crawler) -> Options:
+    """The options of a crawler's worker."""
+    options = _OPTIONS.get(crawler)
+    if options is None:
+        raise SettingError('The scheduler needs the add-on: set ADDONS = {"scrapy_fleet.Addon": 500}.')
+    if isinstance(options, FleetError):
+        raise options
+    return options
+
+
+def read(settings: BaseSettings, spider: type[Spider]) -> Options:
+    """Read and check all settings; a wrong one raises :class:`SettingError`, naming it."""
+    _check_names(settings)
+    capacity = settings.getint("CONCURRENT_REQUESTS") or 1000
+    lookahead = _get(settings, "FLEET_LOOKAHEAD")
+    return Options(
+        url=_get(settings, "FLEET_URL"),
+        crawl=_get(settings, "FLEET_CRAWL") or spider.name,
+        jobdir=settings.get("JOBDIR"),
+        commit_interval=_get(settings, "FLEET_COMMIT_INTERVAL"),
+        commit_size=_get(settings, "FLEET_COMMIT_SIZE"),
+        capacity=capacity,
+        lookahead=lookahead if lookahead is not None else capacity if capacity > 1 else 0,
+        worker_timeout=_get(settings, "FLEET_WORKER_TIMEOUT"),
+        max_runtime=_get(settings, "FLEET_MAX_RUNTIME"),
+        durability=_get(settings, "FLEET_DURABILITY"),
+        known_urls=_get(settings, "FLEET_KNOWN_URLS"),
+        plan=_plan(settings, spider),
+    )
+
+
+def _get(settings: BaseSettings, name: str) -> Any:
+    setting = _BY_NAME[name]
+    value = settings.get(name)
+    if value is None and setting.alias and settings.get(setting.alias) is not None:
+        return "keep" if settings.getbool(setting.alias) else "clear"
+    if value is None:
+        return setting.default
+    try:
+        return setting.parse(value)
+    except (TypeError, ValueError) as error:
+        raise SettingError(f"{name} = {value!r} cannot be used: {error}.") from None
+
+
+def _check_names(settings: BaseSettings) -> None:
+    for name in settings:
+        if name.startswith("FLEET_") and name not in _BY_NAME:
+            near = difflib.get_close_matches(name, _BY_NAME, n=1)
+            hint = f"Did you mean {near[0]}?" if near else f"There are: {', '.join(_BY_NAME)}."
+            raise SettingError(f"There is no setting {name}. {hint}")
+
+
+def _plan(settings: BaseSettings, spider: type[Spider]) -> Plan:
+    delay, concurrency = "DOWNLOAD_DELAY", "CONCURRENT_REQUESTS_PER_DOMAIN"
+    rule = Rule(
+        delay=_checked(delay, getattr(spider, "download_delay", settings.get(delay))),
+        concurrency=_checked(
+            concurrency, getattr(spider, "max_concurrent_requests", settings.get(concurrency)), int, 1
+        ),
+        jitter=min(1.0, _jitter(settings)),
+    )
+    slots = {}
+    for name, own in settings.getdict("DOWNLOAD_SLOTS").items():
+        where = f"DOWNLOAD_SLOTS[{name!r}]"
+        jitter = own.get(
+            "jitter", 0.5 * bool(own["randomize_delay"]) if "randomize_delay" in own else rule.jitter
+        )
+        slots[name] = Rule(
+            delay=_checked(where, own.get("delay", rule.delay)),
+            concurrency=_checked(where, own.get("concurrency", rule.concurrency), int, 1),
+            jitter=min(1.0, _checked(where, jitter)),
+        )
+    return Plan(
+        rule=rule,
+        slots=slots,
+        lifo=_is_lifo(settings),
+        max_attempts=_get(settings, "FLEET_MAX_ATTEMPTS"),
+        keep_seen=_get(settings, "FLEET_ON_FINISH") == "keep",
+    )
+
+
+def _checked(name: str, value: Any, kind: type[int] | type[float] = float, least: float = 0) -> Any:
+    try:
+        return _number(kind, least)(value)
+    except (TypeError, ValueError) as error:
+        raise SettingError(f"{name} = {value!r} cannot be used: {error}.") from None
+
+
+def _jitter(settings: BaseSettings) -> float:
+    """DOWNLOAD_DELAY_JITTER, or its older form where that is set with more weight."""
+    old, new = "RANDOMIZE_DOWNLOAD_DELAY", "DOWNLOAD_DELAY_JITTER"
+    if settings.get(new) is None or (settings.getpriority(old) or 0) > (settings.getpriority(new) or 0):
+        return 0.5 if settings.getbool(old) else 0.0
+    return float(_checked(new, settings.get(new)))
+
+
+def _is_lifo(settings: BaseSettings) -> bool:
+    order = _get(settings, "FLEET_ORDER")
+    if order is not None:
+        return bool(order == "lifo")
+    queue = load_object(settings["SCHEDULER_MEMORY_QUEUE"])
+    return "fifo" not in getattr(queue, "__name__", "").lower()
+
+
+def shown(url: str) -> str:
+    """A store's address without its password."""
+    parts = urlsplit(url)
+    if parts.password is None:
+        return url
+    host = parts.netloc.rpartition("@")[2]
+    return urlunsplit(parts._replace(netloc=f"{parts.username or ''}:***@{host}"))
+
+
+def store_path(url: str | None, crawl: str, jobdir: str | None = None) -> Path:
+    """The SQLite file of a crawl."""
+    file = f"{quote(crawl, safe=' ()+,=@[]')}.db"
+    if url is None:
+        return Path(jobdir, "fleet.db") if jobdir else Path(".scrapy", "fleet", file)
+    place = url.removeprefix("sqlite:")
+    path = Path(
+        place.removeprefix("//").removeprefix("/") if place.startswith("///.") else place.removeprefix("//")
+    )
+    return path if path.suffix == ".db" and not path.is_dir() else path / file
+
+
+def open_store(
+    url: str | None,
+    crawl: str,
+    *,
+    jobdir: str | None = None,
+    durability: Literal["full", "normal"] = "full",
+    create: bool = True,
+) -> Store:
+    """Open the store that a URL names. Drivers are imported only where they are used."""
+    scheme = url.partition(":")[0] if url else "sqlite"
+    if scheme == "sqlite":
+        from scrapy_fleet.store.sqlite import SqliteStore
+
+        return SqliteStore(store_path(url, crawl, jobdir), crawl, durability=durability, create=create)
+    if scheme == "memory":
+        from scrapy_fleet.store.memory import MemoryStore
+
+        return MemoryStore(crawl)
+    assert url is not None
+    raise StoreError(
+        f"FLEET_URL = {shown(url)!r}: there is no store for {scheme!r}. Use sqlite:///folder, sqlite:///file.db "
+        "or memory:"
+    )

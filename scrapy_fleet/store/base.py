@@ -1,0 +1,103 @@
+"""The store protocol: where a crawl lives.
+
+A store is synchronous, knows no Scrapy, and is used by one thread at a time. Every verb is one
+transaction. Times are the store's own: callers give and get durations only.
+
+**Entries** are *waiting*, *leased* or *dead*, or have left as *done*;
+``waiting + leased + done + dead == accepted`` holds after every verb.
+
+**Who is next.** Among slots that have waiting entries, room (fewer leases with a running download
+than ``Rule.concurrency``) and are due, the one whose first entry ranks best; on a tie, the slot
+served longest ago. Inside a slot: higher priority first, seeds after others of their priority,
+then the newest first (``Plan.lifo``) or the oldest first; seeds always oldest first. An entry
+that comes back takes the place it had.
+
+**Pacing.** A slot with a delay hands out its entries at least that far apart, up to ``HORIZON``
+seconds ahead; each lease says in how many seconds it may run. Jitter spreads the distance evenly
+over ``delay * (1 - jitter)`` to ``delay * (1 + jitter)``.
+
+**Workers that die.** A worker that neither commits nor beats for its time-to-live is given up at
+the next beat of any worker: its entries go back to where they were, with one attempt more. From
+``Plan.suspect_after`` attempts on an entry is a *suspect*: it is leased alone, only to a worker
+that holds nothing else, and nothing is added to it. So an entry that dies at
+``Plan.max_attempts`` was alone with the worker it took along. A suspect that has waited for
+``PATIENCE`` seconds makes workers that ask get nothing, so that one runs dry and can take it.
+
+**Fencing.** A verb called for a worker that was given up (or never joined) raises
+:class:`~scrapy_fleet.errors.GivenUp` and changes nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from scrapy_fleet.model import Batch, Beat, Joined, Kind, Plan, Receipt, Row, Snapshot, Worker
+
+HORIZON = 1.0
+PATIENCE = 30.0
+MAX_WANT = 4096
+"""Leases a single commit may bring at most; what is wanted beyond comes with the next."""
+
+
+class Store(Protocol):
+    """One crawl in one place."""
+
+    url: str
+    """Where it is, fit to be shown: without secrets."""
+
+    def join(self, worker: Worker, plan: Plan, ttl: float) -> Joined:
+        """Enter the crawl, and begin it anew if it had finished.
+
+        A new run clears all entries and counters, and what was seen unless ``plan.keep_seen``.
+        The first worker to come gets the seeding (``Seeding.MINE``). ``ttl`` is how many seconds of
+        silence the others allow. Joining twice under one id changes nothing but plan and ttl.
+        """
+
+    def commit(self, batch: Batch) -> Receipt:
+        """Apply a batch, in this order, and lease up to ``batch.want`` entries.
+
+        1. ``adds`` whose key is new are accepted and their key marked seen; others are *known*.
+        2. ``marks`` are marked seen.
+        3. ``samples`` free the room that a download took in its slot.
+        4. ``outcomes`` settle leases: to *done*, or to *dead* with a reason; their items are kept.
+           ``releases`` go back as they were. A token the worker does not hold is passed over,
+           its items too.
+        5. ``seeded`` ends the seeding, if the worker holds it; seeding that nobody holds and that
+           has not ended passes to the worker.
+        6. ``items``, ``stats`` and ``state`` are kept.
+        7. Leases are handed out, or with ``leave`` the worker is forgotten and all it holds
+           released; with ``finish`` the crawl is finished if it is seeded and nothing is open.
+
+        Repeating the worker's last batch (same ``seq``) changes nothing and brings its leases
+        again, those it still holds.
+        """
+
+    def beat(self, worker: str) -> Beat:
+        """The worker is alive; give up every worker that has been silent for its ttl."""
+
+    def give_up(self, workers: tuple[str, ...]) -> int:
+        """Give up these workers now (their processes are known to be gone); how many leases came back."""
+
+    def snapshot(self, slots: int = 20) -> Snapshot:
+        """The counters, the ``slots`` busiest slots, and the workers."""
+
+    def scan(
+        self, kind: Kind, *, slot: str | None = None, after: int = 0, limit: int = 100
+    ) -> list[Row]:
+        """Look at entries without touching them.
+
+        ``waiting`` of one slot in the order they will be handed out (``after`` is then how many to skip);
+        otherwise by id, those above ``after``.
+        """
+
+    def requeue(self, ids: tuple[int, ...] | None = None) -> int:
+        """Dead entries (all, if no ids) wait again, with no attempts; a finished crawl is open again."""
+
+    def drop(self, ids: tuple[int, ...] | None = None) -> int:
+        """Dead entries (all, if no ids) are given up for good; they count as done."""
+
+    def items(self, after: int = 0, limit: int = 100) -> list[tuple[int, bytes]]:
+        """Items kept by the crawl, oldest first, with their numbers."""
+
+    def close(self) -> None:
+        """Let go of the connection. The crawl stays."""

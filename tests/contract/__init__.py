@@ -1,0 +1,1 @@
+"""What every store must do. Each test holds a sentence of ``scrapy_fleet/store/base.py``."""

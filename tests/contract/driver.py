@@ -1,0 +1,99 @@
+"""What the contract tests use to drive a store: a clock that is set by hand, and workers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from scrapy_fleet.model import Batch, Beat, Entry, Lease, Outcome, Plan, Receipt, Rule, Sample, Worker
+from scrapy_fleet.store.base import Store
+
+WIDE = Plan(rule=Rule(concurrency=1_000_000))
+"""No delay and room for everything: for tests that are about something else."""
+
+
+class Clock:
+    """The store's time, moved by the test."""
+
+    def __init__(self, now: float = 1000.0) -> None:
+        self.now = now
+
+    def __call__(self) -> float:
+        return self.now
+
+    def advance(self, seconds: float) -> None:
+        self.now += seconds
+
+
+def page(
+    name: str, slot: str = "a", *, priority: int = 0, key: int | None = None, seed: bool = False
+) -> Entry:
+    return Entry(slot=slot, payload=name.encode(), priority=priority, key=key, seed=seed)
+
+
+def pages(*names: str, slot: str = "a") -> tuple[Entry, ...]:
+    return tuple(page(name, slot) for name in names)
+
+
+def names(things: Iterable[Any]) -> list[str]:
+    """The payloads of leases or rows, as text."""
+    return [thing.payload.decode() for thing in things]
+
+
+class Hand:
+    """One worker of a crawl: joins, and numbers its batches."""
+
+    def __init__(self, store: Store, id: str = "w", plan: Plan = WIDE, ttl: float = 60.0) -> None:
+        self.store = store
+        self.id = id
+        self.joined = store.join(Worker(id), plan, ttl)
+        self.last = Batch(worker=id, seq=0)
+
+    def commit(self, **fields: Any) -> Receipt:
+        self.last = Batch(worker=self.id, seq=self.last.seq + 1, **fields)
+        return self.store.commit(self.last)
+
+    def again(self) -> Receipt:
+        """Send the last batch once more, as after a lost answer."""
+        return self.store.commit(self.last)
+
+    def add(self, *entries: Entry) -> Receipt:
+        return self.commit(adds=entries)
+
+    def lease(self, want: int = 100) -> list[Lease]:
+        return list(self.commit(want=want).leases)
+
+    def settle(self, *leases: Lease, dead: str | None = None, **fields: Any) -> Receipt:
+        return self.commit(outcomes=tuple(Outcome(lease.token, dead) for lease in leases), **fields)
+
+    def sample(self, *leases: Lease, latency: float | None = None) -> Receipt:
+        return self.commit(samples=tuple(Sample(lease.token, latency) for lease in leases))
+
+    def release(self, *leases: Lease) -> Receipt:
+        return self.commit(releases=tuple(lease.token for lease in leases))
+
+    def leave(self, **fields: Any) -> Receipt:
+        return self.commit(leave=True, **fields)
+
+    def beat(self) -> Beat:
+        return self.store.beat(self.id)
+
+
+def crash(store: Store, *hands: Hand) -> int:
+    """The processes of these workers are gone."""
+    return store.give_up(tuple(hand.id for hand in hands))
+
+
+def conserved(store: Store) -> None:
+    """The counters add up, and say what a look at the entries says."""
+    snapshot = store.snapshot(slots=1_000_000)
+    counts = snapshot.counts
+    assert counts.waiting + counts.leased + counts.done + counts.dead == counts.accepted
+    everything = 1_000_000
+    assert len(store.scan("waiting", limit=everything)) == counts.waiting
+    assert len(store.scan("leased", limit=everything)) == counts.leased
+    assert len(store.scan("dead", limit=everything)) == counts.dead
+    assert sum(slot.waiting for slot in snapshot.slots) == counts.waiting
+    assert sum(slot.leased for slot in snapshot.slots) == counts.leased
+    assert sum(worker.leased for worker in snapshot.workers) == counts.leased
+    assert len(snapshot.slots) == snapshot.slot_count

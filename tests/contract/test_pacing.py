@@ -1,0 +1,124 @@
+"""Delays: entries of a slot go out at least that far apart, over all workers."""
+
+from __future__ import annotations
+
+import pytest
+
+from scrapy_fleet.model import Plan, Rule
+from scrapy_fleet.store.base import HORIZON, Store
+
+from .driver import Clock, Hand, crash, names, page, pages
+
+
+def slow(delay: float, jitter: float = 0.0) -> Plan:
+    return Plan(rule=Rule(concurrency=100), slots={"a": Rule(delay=delay, concurrency=100, jitter=jitter)})
+
+
+def test_without_a_delay_everything_may_run_now(store: Store) -> None:
+    worker = Hand(store)
+    receipt = worker.commit(adds=pages("1", "2", "3"), want=9)
+    assert [lease.delay for lease in receipt.leases] == [0, 0, 0]
+    assert receipt.retry_in is None
+
+
+def test_leases_are_handed_out_ahead_each_with_its_offset(store: Store) -> None:
+    worker = Hand(store, plan=slow(0.25))
+    receipt = worker.commit(adds=pages(*"123456789"), want=9)
+    assert [lease.delay for lease in receipt.leases] == [0, 0.25, 0.5, 0.75, HORIZON]
+    assert receipt.retry_in == pytest.approx(0.25)
+
+
+def test_a_delay_beyond_the_horizon_gives_one_at_a_time(store: Store, clock: Clock) -> None:
+    worker = Hand(store, plan=slow(5))
+    worker.add(*pages("1", "2", "3"))
+    receipt = worker.commit(want=9)
+    assert [lease.delay for lease in receipt.leases] == [0]
+    assert receipt.retry_in == pytest.approx(5 - HORIZON)
+    clock.advance(receipt.retry_in)
+    receipt = worker.commit(want=9)
+    assert [lease.delay for lease in receipt.leases] == [pytest.approx(HORIZON)]
+
+
+def test_nothing_comes_before_its_time(store: Store, clock: Clock) -> None:
+    worker = Hand(store, plan=slow(5))
+    worker.add(*pages("1", "2"))
+    worker.lease()
+    clock.advance(3.5)
+    receipt = worker.commit(want=1)
+    assert receipt.leases == ()
+    assert receipt.retry_in == pytest.approx(0.5)
+
+
+def test_time_that_passed_unused_is_not_saved_up(store: Store, clock: Clock) -> None:
+    worker = Hand(store, plan=slow(0.5))
+    worker.add(*pages(*"123456789"))
+    worker.lease(1)
+    clock.advance(100)
+    assert [lease.delay for lease in worker.lease()] == [0, 0.5, 1]
+
+
+def test_a_delay_holds_over_all_workers(make_store, clock: Clock) -> None:  # type: ignore[no-untyped-def]
+    one, two = Hand(make_store(), "w1", slow(0.5)), Hand(make_store(), "w2", slow(0.5))
+    one.add(*pages(*"123456789"))
+    runs = []
+    for _ in range(8):
+        runs += [clock.now + lease.delay for hand in (one, two) for lease in hand.lease(1)]
+        clock.advance(0.25)
+    assert len(runs) >= 5
+    assert [later - earlier for earlier, later in zip(runs, runs[1:], strict=False)] == [0.5] * (
+        len(runs) - 1
+    )
+
+
+def test_a_delay_holds_through_crashes_releases_and_repeats(store: Store, clock: Clock) -> None:
+    one, two = Hand(store, "w1", slow(0.5)), Hand(store, "w2", slow(0.5))
+    one.add(*pages(*"1234"))
+    first = one.lease(1)
+    assert one.again().leases == tuple(first)
+    crash(store, one)
+    (second,) = two.lease(1)
+    assert second.delay == pytest.approx(0.5)
+    two.release(second)
+    assert [lease.delay for lease in two.lease(1)] == [pytest.approx(1)]
+
+
+def test_a_slow_slot_does_not_hold_up_others(store: Store) -> None:
+    worker = Hand(store, plan=slow(60))
+    worker.add(*(page(f"a{n}", "a", priority=1) for n in range(3)), *pages("b1", "b2", slot="b"))
+    assert names(worker.lease()) == ["a2", "b2", "b1"]
+
+
+def test_jitter_spreads_the_distance_evenly_around_the_delay(store: Store, clock: Clock) -> None:
+    worker = Hand(store, plan=slow(1.0, jitter=0.5))
+    worker.add(*(page(str(n)) for n in range(200)))
+    runs: list[float] = []
+    while len(runs) < 200:
+        runs += [clock.now + lease.delay for lease in worker.lease()]
+        clock.advance(1)
+    gaps = [later - earlier for earlier, later in zip(runs, runs[1:], strict=False)]
+    # A reservation further ahead than the horizon waits for a later call, never for a shorter gap.
+    assert min(gaps) >= 0.5 - 1e-9
+    assert max(gaps) <= 1.5 + 1.0
+    assert len({round(gap, 6) for gap in gaps}) > 100
+
+
+def test_no_time_to_wait_for_when_only_room_is_missing(store: Store) -> None:
+    worker = Hand(store, plan=Plan(rule=Rule(delay=10, concurrency=1)))
+    worker.add(*pages("1", "2"))
+    assert len(worker.lease()) == 1
+    assert worker.commit(want=1).retry_in is None
+
+
+def test_no_time_to_wait_for_when_all_that_was_wanted_came(store: Store) -> None:
+    worker = Hand(store, plan=slow(10))
+    worker.add(*pages("1", "2"))
+    assert worker.commit(want=1).retry_in is None
+    assert worker.commit(want=0).retry_in is None
+
+
+def test_a_new_delay_counts_from_the_next_lease_on(store: Store) -> None:
+    worker = Hand(store, plan=slow(0))
+    worker.add(*pages(*"1234"))
+    assert [lease.delay for lease in worker.lease(2)] == [0, 0]
+    Hand(store, "w2", slow(0.5))
+    assert [lease.delay for lease in worker.lease()] == [0, 0.5]
