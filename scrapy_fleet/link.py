@@ -7,6 +7,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Protocol, TypeVar
 
 from scrapy_fleet.errors import FleetError, GivenUp, StoreAway, StoreError
@@ -64,8 +65,9 @@ class Link:
         self._queue.put(lambda: self._enter(worker, plan))
         self._thread.start()
 
-    def join(self, worker: Worker, plan: Plan) -> None:
-        self._queue.put(lambda: self._join(worker, plan))
+    def join(self, worker: Worker, plan: Plan, run: int | None) -> None:
+        """Come back after having been given up."""
+        self._queue.put(lambda: self._join(worker, plan, run))
 
     def commit(self, batches: list[Batch]) -> None:
         if any(batch.leave for batch in batches):
@@ -104,13 +106,14 @@ class Link:
 
     def _enter(self, worker: Worker, plan: Plan) -> None:
         self._store = self._open_store()
-        self._join(worker, plan, patient=False)
+        self._join(worker, plan, None)
 
-    def _join(self, worker: Worker, plan: Plan, *, patient: bool = True) -> None:
+    def _join(self, worker: Worker, plan: Plan, run: int | None) -> None:
         def enter() -> Joined:
-            return self._store.join(worker, plan, self._ttl)
+            return self._store.join(worker, plan, self._ttl, run=run)
 
-        joined = self._insist(enter) if patient else enter()
+        # A crawl that cannot begin says so at once; one that is under way waits.
+        joined = enter() if run is None else self._insist(enter)
         orphans = tuple(other.id for other in joined.others if gone(other))
         if orphans:
             came_back = self._store.give_up(orphans)
@@ -123,7 +126,7 @@ class Link:
         receipts: list[Receipt] = []
         try:
             for batch in batches:
-                receipts.append(self._insist(lambda batch=batch: self._store.commit(batch)))  # type: ignore[misc]
+                receipts.append(self._insist(partial(self._store.commit, batch)))  # noqa: PERF401
         except GivenUp:
             left = batches[len(receipts) :]
             self._worker = None

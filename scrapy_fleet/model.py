@@ -11,7 +11,8 @@ from msgspec import Struct
 class Entry(Struct, frozen=True, gc=False):
     """A request as a store keeps it.
 
-    ``key`` is what "seen" means: an entry whose key the crawl has met is not queued again.
+    ``key`` is what "seen" means: an entry whose key the crawl has met is not queued again. It fits
+    into 64 bits, with its sign.
     Without a key the entry is never filtered (``dont_filter``).
     """
 
@@ -221,7 +222,7 @@ class Snapshot(Struct, frozen=True):
     crawl: str
     run: int
     status: Status
-    """``stopped``: something is left to do and no worker is there to do it."""
+    """``stopped``: it is not finished, and no worker has been heard of lately."""
     counts: Counts
     seen: int
     items: int

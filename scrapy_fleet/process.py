@@ -14,7 +14,7 @@ def _home() -> str:
     """Names the machine's run and the pid namespace, in which a pid means something. Empty if unknown."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-        return f"{boot} {os.readlink('/proc/self/ns/pid')}"
+        return f"{boot} {Path('/proc/self/ns/pid').readlink()}"
     except OSError:
         return ""
 
@@ -30,10 +30,14 @@ def _birth(pid: int) -> str:
     return "" if fields[0] in "ZX" else fields[19]
 
 
+def new_name(host: str, pid: int) -> str:
+    return f"{host}-{pid}-{uuid.uuid4().hex[:8]}"
+
+
 def this_worker() -> Worker:
     """A new worker of this process. Several crawlers in one process are several workers."""
     host, pid = socket.gethostname(), os.getpid()
-    return Worker(f"{host}-{pid}-{uuid.uuid4().hex[:8]}", host, pid, _home(), _birth(pid))
+    return Worker(new_name(host, pid), host, pid, _home(), _birth(pid))
 
 
 def gone(worker: Worker) -> bool:

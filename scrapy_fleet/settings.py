@@ -13,8 +13,6 @@ from urllib.parse import quote, urlsplit, urlunsplit
 from weakref import WeakKeyDictionary
 
 from msgspec import Struct
-from scrapy.settings import BaseSettings
-from scrapy.utils.misc import load_object
 
 from scrapy_fleet.errors import FleetError, SettingError, StoreError
 from scrapy_fleet.model import Plan, Rule
@@ -23,6 +21,7 @@ from scrapy_fleet.store.base import Store
 if TYPE_CHECKING:
     from scrapy import Spider
     from scrapy.crawler import Crawler
+    from scrapy.settings import BaseSettings
 
 
 def _number(kind: type[int] | type[float], least: float) -> Callable[[Any], Any]:
@@ -63,8 +62,8 @@ TABLE = (
         "FLEET_URL",
         None,
         _text,
-        "Where the crawl lives: `sqlite:///folder` or `sqlite:///file.db`, or `memory:` (gone with the process). "
-        "Unset: `<JOBDIR>/fleet.db`, else `.scrapy/fleet/<crawl>.db`.",
+        "Where the crawl lives: `sqlite:///folder` or `sqlite:///file.db`, or `memory:` (gone with the "
+        "process). Unset: `<JOBDIR>/fleet.db`, else `.scrapy/fleet/<crawl>.db` in the project.",
     ),
     Setting("FLEET_CRAWL", None, _text, "The name of the crawl. Unset: the spider's name."),
     Setting(
@@ -154,7 +153,7 @@ _OPTIONS: WeakKeyDictionary[Crawler, Options | FleetError] = WeakKeyDictionary()
 
 
 def remember(crawler: Crawler, options: Options | FleetError) -> None:
-    """Keep what the add-on read: it changes some settings afterwards. An error is told when the spider opens."""
+    """Keep what the add-on read, since it changes some settings; an error is told when the spider opens."""
     _OPTIONS[crawler] = options
 
 
@@ -258,6 +257,8 @@ def _is_lifo(settings: BaseSettings) -> bool:
     order = _get(settings, "FLEET_ORDER")
     if order is not None:
         return bool(order == "lifo")
+    from scrapy.utils.misc import load_object
+
     queue = load_object(settings["SCHEDULER_MEMORY_QUEUE"])
     return "fifo" not in getattr(queue, "__name__", "").lower()
 
@@ -275,12 +276,19 @@ def store_path(url: str | None, crawl: str, jobdir: str | None = None) -> Path:
     """The SQLite file of a crawl."""
     file = f"{quote(crawl, safe=' ()+,=@[]')}.db"
     if url is None:
-        return Path(jobdir, "fleet.db") if jobdir else Path(".scrapy", "fleet", file)
+        return Path(jobdir, "fleet.db") if jobdir else _data_folder() / "fleet" / file
     place = url.removeprefix("sqlite:")
     path = Path(
         place.removeprefix("//").removeprefix("/") if place.startswith("///.") else place.removeprefix("//")
     )
     return path if path.suffix == ".db" and not path.is_dir() else path / file
+
+
+def _data_folder() -> Path:
+    """Scrapy's own: ``.scrapy`` beside ``scrapy.cfg``, wherever in the project we are."""
+    from scrapy.utils.project import inside_project, project_data_dir
+
+    return Path(project_data_dir()) if inside_project() else Path(".scrapy")
 
 
 def open_store(
@@ -303,6 +311,6 @@ def open_store(
         return MemoryStore(crawl)
     assert url is not None
     raise StoreError(
-        f"FLEET_URL = {shown(url)!r}: there is no store for {scheme!r}. Use sqlite:///folder, sqlite:///file.db "
-        "or memory:"
+        f"FLEET_URL = {shown(url)!r}: there is no store for {scheme!r}. "
+        "Use sqlite:///folder, sqlite:///file.db or memory:"
     )

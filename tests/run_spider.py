@@ -10,15 +10,18 @@ import asyncio
 import importlib
 import json
 import sys
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any, Literal, TypedDict
 
+import scrapy.crawler
 from itemadapter import ItemAdapter
 from scrapy import signals
 from scrapy.crawler import Crawler
+from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 from scrapy.utils.log import configure_logging
 from scrapy.utils.reactor import install_reactor
+from twisted.internet.defer import Deferred, inlineCallbacks
 
 from tests.spiders.base import SiteSpider
 
@@ -83,7 +86,8 @@ class Watched:
 
     def report(self, error: str = "") -> None:
         result: Result = {"run": self.number, "items": self.items, "error": error}
-        result["stats"] = dict(self.crawler.stats.get_stats()) if self.crawler.stats else {}
+        stats = getattr(self.crawler, "stats", None)
+        result["stats"] = stats.get_stats() if stats is not None else {}
         result["outputs"] = {name: lines_of(Path(name)) for name in self.spider.outputs}
         with Path(self.job["result"]).open("a") as file:
             file.write(json.dumps(result, default=str) + "\n")
@@ -99,26 +103,36 @@ def all_watched(job: Job) -> Iterator[Watched]:
 
 
 async def one_by_one(job: Job) -> None:
-    from scrapy.crawler import AsyncCrawlerRunner
-
     for watched in all_watched(job):
-        runner = AsyncCrawlerRunner(watched.settings)
+        runner = a_runner(watched.settings)
         crawler = watched.watch(runner.create_crawler(watched.spider))
-        task: asyncio.Task[None] = asyncio.ensure_future(runner.crawl(crawler, **watched.arguments))
+        task = asyncio.ensure_future(as_future(runner.crawl(crawler, **watched.arguments)))
         done, _ = await asyncio.wait([task], timeout=LIMIT)
         if not done:
             watched.report(f"hangs: {LIMIT} s without an end")
-            await asyncio.wait([asyncio.ensure_future(runner.stop())], timeout=LIMIT)
+            await asyncio.wait([asyncio.ensure_future(as_future(runner.stop()))], timeout=LIMIT)
         else:
             watched.report(repr(task.exception()) if task.exception() else "")
+
+
+def a_runner(settings: dict[str, Any]) -> Any:
+    try:
+        from scrapy.crawler import AsyncCrawlerRunner
+    except ImportError:  # before 2.14
+        from scrapy.crawler import CrawlerRunner
+
+        return CrawlerRunner(settings)
+    return AsyncCrawlerRunner(settings)
+
+
+def as_future(crawl: Any) -> Any:
+    return maybe_deferred_to_future(crawl) if isinstance(crawl, Deferred) else crawl
 
 
 def in_asyncio_reactor(main: Callable[[], Awaitable[None]]) -> None:
     install_reactor(ASYNCIO)
     from twisted.internet import reactor
     from twisted.internet.task import react
-
-    from scrapy.utils.defer import deferred_from_coro
 
     react(lambda _: deferred_from_coro(main()), [], reactor)
 
@@ -127,10 +141,10 @@ def in_select_reactor(job: Job) -> None:
     """One by one too, with the Deferred-based runner and without asyncio."""
     install_reactor(SELECT)
     from scrapy.crawler import CrawlerRunner
-    from twisted.internet import defer, reactor, task
+    from twisted.internet import reactor, task
 
-    @defer.inlineCallbacks
-    def main(_: Any) -> Iterator[Any]:
+    @inlineCallbacks
+    def main(_: Any) -> Generator[Any, Any, None]:
         for watched in all_watched(job):
             runner = CrawlerRunner(watched.settings)
             crawler = watched.watch(runner.create_crawler(watched.spider))
@@ -142,9 +156,8 @@ def in_select_reactor(job: Job) -> None:
 
 def together(job: Job) -> None:
     """All crawls at the same time, as a script with CrawlerProcess does it."""
-    from scrapy.crawler import AsyncCrawlerProcess, CrawlerProcess
-
-    process = (CrawlerProcess if job["mode"] == "process" else AsyncCrawlerProcess)(job["settings"])
+    name = "CrawlerProcess" if job["mode"] == "process" else "AsyncCrawlerProcess"
+    process = getattr(scrapy.crawler, name)(job["settings"])
     crawls = list(all_watched(job))
     for watched in crawls:
         process.crawl(watched.watch(process.create_crawler(watched.spider)), **watched.arguments)

@@ -53,8 +53,8 @@ class Answer:
     type: str = "text/html; charset=utf-8"
     headers: list[tuple[str, str]] = field(default_factory=list)
     pause: float = 0.0
-    drop: bool = False
-    """Close the connection without a word."""
+    missing: int = 0
+    """Close the connection when so many bytes are still to come."""
 
 
 def page(title: str, *links: str, extra: str = "") -> Answer:
@@ -69,6 +69,8 @@ class Site:
     def __init__(self) -> None:
         self.port = 0
         self._visits: dict[str, list[Visit]] = defaultdict(list)
+        self._together: Counter[tuple[str, str]] = Counter()
+        self._most_together: Counter[tuple[str, str]] = Counter()
         self._counters: Counter[tuple[str, str]] = Counter()
         self._loop = asyncio.new_event_loop()
         self._stop = asyncio.Event()
@@ -90,6 +92,10 @@ class Site:
     def visits(self, run: str) -> list[Visit]:
         """What the site saw of a run, in the order of arrival."""
         return list(self._visits[run])
+
+    def most_together(self, run: str) -> dict[str, int]:
+        """How many requests of a run were answered at the same time at most, per host and in all (``""``)."""
+        return {host: most for (name, host), most in self._most_together.items() if name == run}
 
     def _run(self) -> None:
         self._loop.run_until_complete(self._serve())
@@ -132,16 +138,22 @@ class Site:
             visit = Visit(run, method, host, "/" + path, body.decode("latin-1"), headers)
             self._visits[run].append(visit)
             answer = self._answer(visit)
+            keys = ((run, host), (run, ""))
+            for key in keys:
+                self._together[key] += 1
+                self._most_together[key] = max(self._most_together[key], self._together[key])
             if answer.pause:
                 await asyncio.sleep(answer.pause)
-            if answer.drop:
-                return
+            for key in keys:  # before the answer is sent: the crawler may be quicker with its next request
+                self._together[key] -= 1
             head = [f"HTTP/1.1 {answer.status} Status", f"Content-Type: {answer.type}"]
             head += [f"{name}: {value}" for name, value in answer.headers]
-            head.append(f"Content-Length: {len(answer.body)}")
+            head.append(f"Content-Length: {len(answer.body) + answer.missing}")
             content = b"" if method == "HEAD" else answer.body
             writer.write("\r\n".join(head).encode() + b"\r\n\r\n" + content)
             await writer.drain()
+            if answer.missing:
+                return
 
     def _answer(self, visit: Visit) -> Answer:
         if visit.run == "robots.txt":
@@ -198,8 +210,14 @@ class Site:
         return page(f"served {visit.route[2]}")
 
     def dropped(self, visit: Visit) -> Answer:
-        """``/dropped/<times>/<name>``: the connection is closed so many times."""
-        return Answer(drop=True) if self.count(visit) <= int(visit.route[1]) else page("there")
+        """``/dropped/<times>/<name>``: the connection is closed so many times.
+
+        It is closed in the middle of the page: before it, HTTP clients may ask again by themselves.
+        """
+        answer = page("there")
+        if self.count(visit) <= int(visit.route[1]):
+            answer.missing = 100
+        return answer
 
     def slow(self, visit: Visit) -> Answer:
         answer = page(f"slow {visit.route[1]}")
@@ -250,17 +268,21 @@ class Site:
         return page(
             "form",
             extra=f'<form method="post" action="/{visit.run}/echo/form">'
-            '<input name="token" value="t1"><input name="q"><input type="submit" name="go" value="Go"></form>',
+            '<input name="token" value="t1"><input name="q"><input type="submit" name="go"></form>',
         )
 
     def robots(self, visit: Visit) -> Answer:
         base = self.base(visit.run)
-        return Answer(f"User-agent: *\nDisallow: /{visit.run}/leaf/2\nSitemap: {base}/sitemap/index.xml\n".encode())
+        return Answer(
+            f"User-agent: *\nDisallow: /{visit.run}/leaf/2\nSitemap: {base}/sitemap/index.xml\n".encode()
+        )
 
     def sitemap(self, visit: Visit) -> Answer:
         base = self.base(visit.run)
         head = '<?xml version="1.0" encoding="UTF-8"?>'
-        space = 'xmlns="http://www.sitemaps.org/schemas/sitemap/0.9" xmlns:xhtml="http://www.w3.org/1999/xhtml"'
+        space = (
+            'xmlns="http://www.sitemaps.org/schemas/sitemap/0.9" xmlns:xhtml="http://www.w3.org/1999/xhtml"'
+        )
         if visit.route[1] == "index.xml":
             names = ("a.xml", "b.xml.gz")
             maps = "".join(f"<sitemap><loc>{base}/sitemap/{name}</loc></sitemap>" for name in names)

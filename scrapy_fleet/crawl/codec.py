@@ -47,9 +47,10 @@ def _callbacks(spider: Spider) -> dict[str, FunctionType]:
     return found
 
 
-def _describe_callable(value: Any) -> str:
+def _describe_callable(value: Any, spider: Spider) -> str:
     if isinstance(value, MethodType):
-        return f"is the method {value.__func__.__qualname__} of {a_kind(type(value.__self__))}"
+        other = "" if value.__self__ is spider else f" of another object, {a_kind(type(value.__self__))}"
+        return f"is the method {getattr(value, '__qualname__', value.__func__)}{other}"
     if isinstance(value, FunctionType):
         return "is a lambda" if value.__name__ == "<lambda>" else f"is the function {value.__qualname__}"
     return f"is {a_kind(type(value))}"
@@ -71,11 +72,16 @@ _FIELDS: dict[str, tuple[str, type | tuple[type, ...]]] = {
     "x": ("attributes", dict),
 }
 _KNOWN_CLASSES: dict[str, type[Request]] = {
-    cls.__name__: cls for cls in (FormRequest, JsonRequest, XmlRpcRequest)
+    cls.__name__: cls for cls in (Request, FormRequest, JsonRequest, XmlRpcRequest)
 }
 _SHORT_NAMES = {cls: name for name, cls in _KNOWN_CLASSES.items()}
 _BYTES, _LIST = frozenset({bytes}), frozenset({list})
-_BASE_ATTRIBUTES = frozenset(Request.attributes)
+_BASE_ATTRIBUTES = {"url", "callback", "meta", *(name for name, _ in _FIELDS.values())} - {
+    "class",
+    "attributes",
+}
+# A later Scrapy may give its requests more attributes: then they are treated like a subclass.
+_PLAIN: type[Request] | None = Request if _BASE_ATTRIBUTES.issuperset(Request.attributes) else None
 # Scrapy 2.13: requests without __slots__ take any attribute.
 _HAS_DICT = Request.__dictoffset__ != 0
 
@@ -178,12 +184,12 @@ class Codec:
         self._spider = spider
         self._methods = _callbacks(spider)
         self._names = {function: name for name, function in self._methods.items()}
-        self._rebuildable: set[type[Request]] = {Request}
+        self._rebuildable: set[type[Request] | None] = {_PLAIN}
 
     def encode(self, request: Request) -> bytes:
         try:
             payload = VERSION + encode(self._row(request, ATOMS))
-        except (OverflowError, UnicodeEncodeError):
+        except (OverflowError, UnicodeEncodeError):  # rare, see ATOMS
             payload = VERSION + encode(self._row(request, SURE_ATOMS))
         if type(request) not in self._rebuildable:
             self._try_to_rebuild(request, payload)
@@ -231,12 +237,12 @@ class Codec:
             rest["f"] = _field("f", flags, atoms)
         if encoding != "utf-8":
             rest["n"] = _field("n", encoding, atoms)
-        if type(request) is not Request:
+        if type(request) is not _PLAIN:
             cls = type(request)
             rest["t"] = _SHORT_NAMES.get(cls) or f"{cls.__module__}:{cls.__qualname__}"
             if added := _added_attributes(request, atoms):
                 rest["x"] = added
-        if _HAS_DICT or type(request) is not Request:
+        if _HAS_DICT or type(request) is not _PLAIN:
             _refuse_loose_attributes(request)
         if rest:
             return [url, callback, meta or None, rest]
@@ -251,7 +257,7 @@ class Codec:
         elif value is NO_CALLBACK:
             return ""
         raise Unstorable(
-            f"{where} {_describe_callable(value)}, which cannot be stored: "
+            f"{where} {_describe_callable(value, self._spider)}, which cannot be stored: "
             f"use a method that {type(self._spider).__name__} defines"
         )
 
@@ -312,3 +318,18 @@ class Codec:
                 "if the method was renamed, keep one with the old name"
             )
         return MethodType(self._methods[name], self._spider)
+
+
+def describe(payload: bytes) -> dict[str, str | None]:
+    """Method, URL and the names of callback and errback in a payload, to be shown; needs no spider."""
+    try:
+        url, callback, _, rest = [*read(payload), None, None][:4]
+        fields = rest or {}
+        method, errback = fields.get("m", "GET"), fields.get("e")
+    except Unreadable:
+        raise
+    except Exception as error:
+        raise Unreadable(f"the stored request is damaged: {error}") from error
+    if type(url) is not str or type(method) is not str:
+        raise Unreadable(f"the stored request is damaged: its URL is {reprlib.repr(url)}")
+    return {"method": method, "url": url, "callback": callback, "errback": errback}

@@ -46,8 +46,8 @@ class KnownUrls:
             if len(self._recent) >= self._half:
                 self._recent, self._older = set(), self._recent
 
-    def __contains__(self, request: object) -> bool:
-        if not isinstance(request, Request) or request.dont_filter:
+    def __contains__(self, request: Request) -> bool:
+        if request.dont_filter:
             return False
         url = request.url
         return (url in self._recent or url in self._older) and _is_plain(request)
@@ -64,58 +64,69 @@ def _is_plain(request: Request) -> bool:
     return request.method == "GET" and not request.body and not request.meta.get("verbatim_url")
 
 
+class Sieve:
+    """Goes over what one callback gives: which links to drop, and how many items there are."""
+
+    def __init__(self, known: KnownUrls | None) -> None:
+        self._known = known
+        self.dropped = 0
+        self.items = 0
+
+    def passes(self, each: Any) -> bool:
+        if not isinstance(each, Request):
+            self.items += 1
+        elif self._known is not None and each in self._known:
+            self.dropped += 1
+            return False
+        return True
+
+
 class KnownUrlsMiddleware:
     """Spider middleware, next to the spider: notes whose callback runs, and drops known links."""
 
     def __init__(self, crawler: Crawler) -> None:
         self.crawler = crawler
+        self._most_items = -1
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> KnownUrlsMiddleware:
         return cls(crawler)
 
-    @property
-    def _known(self) -> KnownUrls | None:
-        scheduler = scheduler_of(self.crawler)
-        return scheduler.known_urls if scheduler is not None else None
-
     def process_spider_input(self, response: Response, spider: Spider | None = None) -> None:
-        if (known := self._known) is not None:
-            known.parent.set(response.request)
+        if (scheduler := scheduler_of(self.crawler)) is not None:
+            scheduler.known_urls.parent.set(response.request)
 
     def process_spider_output(
         self, response: Response, result: Iterable[Any], spider: Spider | None = None
     ) -> Iterator[Any]:
-        known = self._known
-        if known is None or not known.usable:
-            yield from result
-            return
-        dropped = 0
+        sieve = self._sieve()
         try:
             for each in result:
-                if each in known:
-                    dropped += 1
-                else:
+                if sieve.passes(each):
                     yield each
         finally:
-            self._count(dropped)
+            self._count(sieve)
 
     async def process_spider_output_async(
         self, response: Response, result: AsyncIterator[Any], spider: Spider | None = None
     ) -> AsyncIterator[Any]:
-        known = self._known
-        usable = known is not None and known.usable
-        dropped = 0
+        sieve = self._sieve()
         try:
             async for each in result:
-                if usable and known is not None and each in known:
-                    dropped += 1
-                else:
+                if sieve.passes(each):
                     yield each
         finally:
-            self._count(dropped)
+            self._count(sieve)
 
-    def _count(self, dropped: int) -> None:
-        if dropped:
+    def _sieve(self) -> Sieve:
+        scheduler = scheduler_of(self.crawler)
+        known = scheduler.known_urls if scheduler is not None else None
+        return Sieve(known if known is not None and known.usable else None)
+
+    def _count(self, sieve: Sieve) -> None:
+        if sieve.dropped:
             assert self.crawler.stats is not None
-            self.crawler.stats.inc_value("dupefilter/filtered", dropped)
+            self.crawler.stats.inc_value("dupefilter/filtered", sieve.dropped)
+        if sieve.items > self._most_items and (scheduler := scheduler_of(self.crawler)) is not None:
+            self._most_items = sieve.items
+            scheduler.seam.expect_items(sieve.items)

@@ -146,7 +146,7 @@ def _lower(value: Any, atoms: frozenset[type], depth: int) -> Any:
         return _lower(str(value), atoms, depth)
     if kind in _TAKE:
         code, take = _TAKE[kind]
-        return Ext(code, encode(_lower(take(value), atoms, depth + 1)))
+        return Ext(code, encode(_lower(take(value), atoms, depth)))
     raise _Refused(_refusal(value))
 
 
@@ -195,7 +195,9 @@ def lower(value: object, atoms: frozenset[type], where: str) -> Any:
     try:
         return _lower(value, atoms, 0)
     except _Refused as refused:
-        raise Unstorable(f"{where}{''.join(reversed(refused.path))} {refused}") from None
+        steps = refused.path[::-1]
+        path = "".join(steps) if len(steps) <= 10 else "".join(steps[:5]) + "..."
+        raise Unstorable(f"{where}{path} {refused}") from None
     except RecursionError:
         raise Unstorable(f"{where} is nested too deeply, and cannot be stored") from None
 
@@ -212,7 +214,7 @@ def pack(value: object, where: str) -> bytes:
     """Plain data as bytes; ``where`` is what an error calls it."""
     try:
         return VERSION + encode(lower(value, ATOMS, where))
-    except (OverflowError, UnicodeEncodeError):
+    except (OverflowError, UnicodeEncodeError):  # rare, see ATOMS
         return VERSION + encode(lower(value, SURE_ATOMS, where))
 
 

@@ -100,7 +100,8 @@ class Scheduler(BaseScheduler):
         return opened
 
     def _joined(self, joined: Joined) -> None:
-        assert self.frontier is not None and self.options is not None
+        assert self.frontier is not None
+        assert self.options is not None
         self.run = joined.run
         self.state.load(joined.state)
         counts = joined.counts
@@ -124,7 +125,7 @@ class Scheduler(BaseScheduler):
             opened.callback(None)
 
     def failed(self, error: FleetError) -> None:
-        """The crawl cannot go on. Nothing is lost: what was in hand goes back to the store's waiting requests."""
+        """The crawl cannot go on. Nothing is lost: what was in hand comes back when it is started again."""
         self.failure = error
         logger.error("%s", error)
         if self._opened is not None:
@@ -150,7 +151,8 @@ class Scheduler(BaseScheduler):
         return closed
 
     def _say_goodbye(self, reason: str) -> None:
-        assert self.frontier is not None and self.options is not None
+        assert self.frontier is not None
+        assert self.options is not None
         counts, name = self.frontier.counts, self.options.crawl
         self._stats.set_value("fleet/commits", self.frontier.commits)
         if counts.dead:
@@ -199,8 +201,12 @@ class Scheduler(BaseScheduler):
             )
         except Exception as error:
             return self._keep_in_memory(request, key, error)
-        parent = self.known_urls.parent.get()
-        self.frontier.add(entry, parent=self._token(parent) if key is None and parent is not None else None)
+        parent: int | None = None
+        if key is None and (found := self._parent_of(request)) is not None:
+            parent = self._token(found)
+            if parent is not None and not self.frontier.holds(parent):
+                return False  # what it comes from has gone to another worker, where it comes again
+        self.frontier.add(entry, parent)
         if not request.dont_filter:
             self.known_urls.add(request)
         self._stats.inc_value("scheduler/enqueued")
@@ -255,7 +261,7 @@ class Scheduler(BaseScheduler):
             self._unstorable_told = True
             logger.warning(
                 "%s cannot be stored: %s. It runs from this worker's memory, and the request it came from is "
-                "repeated if this worker dies before. Further ones are only counted (scheduler/unserializable).",
+                "repeated if this worker dies before. Others are only counted (scheduler/unserializable).",
                 *(request, error),
             )
         self._stats.inc_value("scheduler/unserializable")
@@ -265,7 +271,7 @@ class Scheduler(BaseScheduler):
                 return False
             self._local_keys.add(key)
             assert self.frontier is not None
-            self.frontier.keep(marks=[key])
+            self.frontier.outbox.keep(marks=[key])
         pin = self._pin_of(request)
         if pin is not None:
             self._pins[pin] += 1
@@ -277,16 +283,18 @@ class Scheduler(BaseScheduler):
 
     def _pin_of(self, request: Request) -> int | None:
         """The lease that brings this request again should this worker die."""
+        parent = self._parent_of(request)
+        if parent in self._local_running:
+            return self._local_running[parent][0]
+        return self._token(parent) if parent is not None else None
+
+    def _parent_of(self, request: Request) -> Request | None:
+        """The request whose callback gave this one, or whose redirect or retry it is; if it can be told."""
         parent = self.known_urls.parent.get()
-        candidates = (
-            [parent] if parent is not None else self.seam.leaving([*self._running, *self._local_running])
-        )
-        for candidate in candidates:
-            if candidate in self._running:
-                return self._running[candidate][0]
-            if candidate in self._local_running:
-                return self._local_running[candidate][0]
-        return None
+        if parent is not None or request in self.seeds:
+            return parent
+        leaving = self.seam.leaving([*self._running, *self._local_running])
+        return leaving[0] if len(leaving) == 1 else None
 
     # What the frontier asks and tells
 
@@ -304,7 +312,7 @@ class Scheduler(BaseScheduler):
                 token, _ = self._running.pop(request)
                 self._finish(Outcome(token, items=tuple(self._items.pop(token, ()))))
         if changed := self.state.changed():
-            self.frontier.keep(state=changed)
+            self.frontier.outbox.keep(state=changed)
 
     def _finish(self, outcome: Outcome) -> None:
         assert self.frontier is not None
@@ -338,7 +346,7 @@ class Scheduler(BaseScheduler):
         if token is not None:
             self._items.setdefault(token, []).append(item)
         elif parent is None:
-            self.frontier.keep(items=[item])
+            self.frontier.outbox.keep(items=[item])
 
     def seeds_done(self) -> None:
         if self.frontier is not None:
@@ -372,7 +380,8 @@ class Scheduler(BaseScheduler):
         self._loop.later(self._tick_every, self._tick)
 
     def _give_up(self, request: Request, token: int) -> None:
-        assert self.options is not None and self.frontier is not None
+        assert self.options is not None
+        assert self.frontier is not None
         reason = f"it did not end within {self.options.max_runtime:g} s (FLEET_MAX_RUNTIME)"
         logger.error("%s: %s. It is kept as dead.", request, reason)
         del self._running[request]

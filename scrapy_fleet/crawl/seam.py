@@ -8,6 +8,7 @@ gives a clear message instead of a crawl that loses pages.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sys
 from collections.abc import Callable
 from operator import attrgetter
@@ -24,10 +25,10 @@ from scrapy_fleet.errors import IncompatibleScrapy
 if TYPE_CHECKING:
     from scrapy.core.engine import ExecutionEngine
     from scrapy.crawler import Crawler
-
-    from scrapy_fleet.crawl.scheduler import Scheduler
     from scrapy.http.request import CallbackT, CookiesT
     from twisted.python.failure import Failure
+
+    from scrapy_fleet.crawl.scheduler import Scheduler
 
 
 class EventLoop:
@@ -42,10 +43,8 @@ class EventLoop:
             self._post, self._later = loop.call_soon_threadsafe, loop.call_later
 
     def post(self, call: Callable[[], None]) -> None:
-        try:
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody is left to tell
             self._post(call)
-        except RuntimeError:  # the loop is closed: nobody is left to tell
-            pass
 
     def later(self, delay: float, call: Callable[[], None]) -> None:
         self._later(delay, call)
@@ -57,6 +56,7 @@ class Seam:
     def __init__(self, crawler: Crawler, *, check: bool = True) -> None:
         assert crawler.engine is not None
         self._engine: ExecutionEngine = crawler.engine
+        self._most_items: int | None = None
         if check:
             self._check()
 
@@ -77,8 +77,9 @@ class Seam:
         missing = [name for name, there in found.items() if not there]
         if missing:
             raise IncompatibleScrapy(
-                f"Scrapy {scrapy.__version__} has no {', '.join(missing)} as scrapy-fleet knows it, so it cannot "
-                "tell when a request is finished. Upgrade scrapy-fleet, or use an older Scrapy (2.13 to 2.19 are known)."
+                f"Scrapy {scrapy.__version__} has no {', '.join(missing)} as scrapy-fleet knows it, so it "
+                "cannot tell when a request is finished. Upgrade scrapy-fleet, or use an older Scrapy "
+                "(2.13 to 2.19 are known)."
             )
 
     def active(self) -> set[Request]:
@@ -115,6 +116,14 @@ class Seam:
         slot = _slot(self._engine)
         if slot is not None:
             slot.nextcall.schedule()
+
+    def expect_items(self, per_response: int) -> None:
+        """Scrapy starts CONCURRENT_ITEMS tasks for each response, though most have few items:
+        with the default of 100, a fifth of a page's time. Start as many as responses have needed."""
+        scraper = self._engine.scraper
+        if self._most_items is None:
+            self._most_items = scraper.concurrent_items
+        scraper.concurrent_items = min(self._most_items, max(8, 2 * per_response))
 
     @property
     def closing(self) -> bool:

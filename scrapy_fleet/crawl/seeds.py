@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from scrapy import Request
@@ -41,7 +42,7 @@ class SeedsMiddleware:
             return
         while scheduler.frontier.seeding is Seeding.OTHER:
             changed: Deferred[None] = Deferred()
-            scheduler.frontier.on_seeding.append(lambda changed=changed: changed.callback(None))
+            scheduler.frontier.on_seeding.append(partial(changed.callback, None))
             await maybe_deferred_to_future(changed)
         if scheduler.frontier.seeding is Seeding.MINE:
             async for each in self._seeds(scheduler, start):

@@ -10,11 +10,13 @@ transaction. Times are the store's own: callers give and get durations only.
 than ``Rule.concurrency``) and are due, the one whose first entry ranks best; on a tie, the slot
 served longest ago. Inside a slot: higher priority first, seeds after others of their priority,
 then the newest first (``Plan.lifo``) or the oldest first; seeds always oldest first. An entry
-that comes back takes the place it had.
+that comes back takes the place it had. While several workers are in the crawl, none is given more
+of a slot than its share, ``Rule.concurrency`` by the number of workers, rounded up: so that the first
+to come does not leave the others idle.
 
 **Pacing.** A slot with a delay hands out its entries at least that far apart, up to ``HORIZON``
-seconds ahead; each lease says in how many seconds it may run. Jitter spreads the distance evenly
-over ``delay * (1 - jitter)`` to ``delay * (1 + jitter)``.
+seconds ahead; each lease says in how many seconds it may run, and none may run before the slot's
+time. Jitter spreads the distance evenly over ``delay * (1 - jitter)`` to ``delay * (1 + jitter)``.
 
 **Workers that die.** A worker that neither commits nor beats for its time-to-live is given up at
 the next beat of any worker: its entries go back to where they were, with one attempt more. From
@@ -45,11 +47,14 @@ class Store(Protocol):
     url: str
     """Where it is, fit to be shown: without secrets."""
 
-    def join(self, worker: Worker, plan: Plan, ttl: float) -> Joined:
+    def join(self, worker: Worker, plan: Plan, ttl: float, *, run: int | None = None) -> Joined:
         """Enter the crawl, and begin it anew if it had finished.
 
+        A worker that was given up and comes back says to which ``run`` it belongs: it begins none anew.
+
         A new run clears all entries and counters, and what was seen unless ``plan.keep_seen``.
-        The first worker to come gets the seeding (``Seeding.MINE``). ``ttl`` is how many seconds of
+        The first worker to come gets the seeding (``Seeding.MINE``); later, whoever joins, commits or
+        beats while nobody has it and it has not ended. ``ttl`` is how many seconds of
         silence the others allow. Joining twice under one id changes nothing but plan and ttl.
         """
 
@@ -62,14 +67,14 @@ class Store(Protocol):
         4. ``outcomes`` settle leases: to *done*, or to *dead* with a reason; their items are kept.
            ``releases`` go back as they were. A token the worker does not hold is passed over,
            its items too.
-        5. ``seeded`` ends the seeding, if the worker holds it; seeding that nobody holds and that
-           has not ended passes to the worker.
+        5. Seeding that nobody holds and that has not ended passes to the worker; ``seeded`` ends it,
+           if the worker holds it.
         6. ``items``, ``stats`` and ``state`` are kept.
         7. Leases are handed out, or with ``leave`` the worker is forgotten and all it holds
            released; with ``finish`` the crawl is finished if it is seeded and nothing is open.
 
-        Repeating the worker's last batch (same ``seq``) changes nothing and brings its leases
-        again, those it still holds.
+        What is accepted opens a finished crawl again. Repeating the worker's last batch (same
+        ``seq``) changes nothing and brings its leases again, those it still holds.
         """
 
     def beat(self, worker: str) -> Beat:
@@ -81,9 +86,7 @@ class Store(Protocol):
     def snapshot(self, slots: int = 20) -> Snapshot:
         """The counters, the ``slots`` busiest slots, and the workers."""
 
-    def scan(
-        self, kind: Kind, *, slot: str | None = None, after: int = 0, limit: int = 100
-    ) -> list[Row]:
+    def scan(self, kind: Kind, *, slot: str | None = None, after: int = 0, limit: int = 100) -> list[Row]:
         """Look at entries without touching them.
 
         ``waiting`` of one slot in the order they will be handed out (``after`` is then how many to skip);

@@ -9,6 +9,7 @@ import heapq
 import itertools
 import random as random_module
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable
 
 from scrapy_fleet import model
@@ -34,7 +35,7 @@ class MemoryStore:
     ) -> None:
         self.crawl = crawl
         self._clock = clock
-        self._random = random or random_module.Random()  # noqa: S311 - it spreads requests, it guards nothing
+        self._random = random or random_module.Random()
         self._ids = itertools.count(1)
         self._turns = itertools.count(1)
         self._members: dict[str, Member] = {}
@@ -56,9 +57,9 @@ class MemoryStore:
         self._seeder: str | None = None
         self._seeded = self._finished = False
 
-    def join(self, worker: Worker, plan: Plan, ttl: float) -> model.Joined:
+    def join(self, worker: Worker, plan: Plan, ttl: float, *, run: int | None = None) -> model.Joined:
         now = self._clock()
-        new_run = self._finished
+        new_run = self._finished and run is None
         if new_run:
             self._run += 1
             self._clear()
@@ -242,23 +243,28 @@ class MemoryStore:
                 return [self._take(member, 0, oldest, slot, now, alone=True)]
             if oldest.since <= now - PATIENCE:
                 return []
-        queue = [slot.turn() for slot in open_slots if slot.ordinary]
+        mine = Counter(hold.slot.number for hold in member.holds.values() if hold.running)
+        workers = len(self._members)
+        queue = [
+            slot.turn() for slot in open_slots if slot.ordinary and mine[slot.number] < slot.share(workers)
+        ]
         heapq.heapify(queue)
         leases: list[Lease] = []
         while queue and len(leases) < want:
             slot = heapq.heappop(queue)[-1]
             kept = heapq.heappop(slot.ordinary)[-1]
             leases.append(self._take(member, len(leases), kept, slot, now, alone=False))
-            if slot.ordinary and slot.has_room() and slot.is_due(now):
+            mine[slot.number] += 1
+            has_room = slot.has_room() and mine[slot.number] < slot.share(workers)
+            if slot.ordinary and has_room and slot.is_due(now):
                 heapq.heappush(queue, slot.turn())
         return leases
 
     def _take(self, member: Member, index: int, kept: Kept, slot: Slot, now: float, *, alone: bool) -> Lease:
         del self._waiting[kept.id]
         delay, jitter = slot.rule.delay, slot.rule.jitter
-        run_at = now
+        run_at = max(now, slot.next_at)
         if delay > 0:
-            run_at = max(now, slot.next_at)
             slot.next_at = run_at + delay * (self._random.uniform(1 - jitter, 1 + jitter) if jitter else 1.0)
         slot.served = next(self._turns)
         slot.leased += 1
@@ -303,7 +309,7 @@ class MemoryStore:
             return "finished"
         if not self._joined_ever:
             return "new"
-        if not self._members:
+        if all(member.deadline <= self._clock() for member in self._members.values()):
             return "stopped"
         return "running" if self._seeded else "seeding"
 

@@ -39,6 +39,10 @@ class Slot:
     def has_room(self) -> bool:
         return self.active < self.rule.concurrency
 
+    def share(self, workers: int) -> int:
+        """How much of the slot one worker may have."""
+        return -(-self.rule.concurrency // workers)
+
     def is_due(self, now: float) -> bool:
         return self.next_at - now <= HORIZON
 

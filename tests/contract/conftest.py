@@ -9,36 +9,9 @@ from random import Random
 import pytest
 
 from scrapy_fleet.store.base import Store
-from scrapy_fleet.store.memory import MemoryStore
-from scrapy_fleet.store.sqlite import SqliteStore
 
 from .driver import Clock
-
-Open = Callable[..., Store]
-"""Opens a crawl by its name and a clock; the same name again gives a second handle on the same crawl."""
-
-
-def memory_kind(folder: Path) -> Open:
-    crawls: dict[str, Store] = {}
-
-    def open_store(crawl: str, clock: Callable[[], float]) -> Store:
-        # What lives in one process has one handle: itself.
-        if crawl not in crawls:
-            crawls[crawl] = MemoryStore(crawl, clock=clock, random=Random(crawl))
-        return crawls[crawl]
-
-    return open_store
-
-
-def sqlite_kind(folder: Path) -> Open:
-    def open_store(crawl: str, clock: Callable[[], float]) -> Store:
-        path = folder / f"{crawl}.sqlite"
-        return SqliteStore(path, crawl, clock=clock, random=Random(crawl), durability="normal")
-
-    return open_store
-
-
-KINDS: dict[str, Callable[[Path], Open]] = {"memory": memory_kind, "sqlite": sqlite_kind}
+from .kinds import KINDS
 
 
 @pytest.fixture(params=list(KINDS))
@@ -54,11 +27,13 @@ def clock() -> Clock:
 
 @pytest.fixture
 def make_store(store_kind: str, tmp_path: Path, clock: Clock) -> Iterator[Callable[..., Store]]:
+    """Opens a crawl; called again with the same name, gives another handle on the same crawl."""
     open_store = KINDS[store_kind](tmp_path)
+    random = Random(1)
     opened: list[Store] = []
 
     def make(crawl: str = "c", clock: Callable[[], float] = clock) -> Store:
-        opened.append(open_store(crawl, clock))
+        opened.append(open_store(crawl, clock, random))
         return opened[-1]
 
     yield make

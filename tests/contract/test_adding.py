@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from scrapy_fleet.store.base import Store
 
 from .driver import Hand, conserved, names, page
@@ -58,7 +60,7 @@ def test_adds_come_before_marks(store: Store) -> None:
     assert store.snapshot().seen == 1
 
 
-def test_what_one_worker_added_is_known_to_another(make_store) -> None:  # type: ignore[no-untyped-def]
+def test_what_one_worker_added_is_known_to_another(make_store: Callable[..., Store]) -> None:
     Hand(make_store(), "w1").add(page("x", key=1))
     assert Hand(make_store(), "w2").add(page("x", key=1)).known == (0,)
 
@@ -96,7 +98,7 @@ def test_a_large_batch(store: Store) -> None:
     conserved(store)
 
 
-def test_two_crawls_never_mix(make_store) -> None:  # type: ignore[no-untyped-def]
+def test_two_crawls_never_mix(make_store: Callable[..., Store]) -> None:
     one, two = Hand(make_store("one")), Hand(make_store("two"))
     one.add(page("x", key=1))
     assert two.add(page("y", key=1)).known == ()

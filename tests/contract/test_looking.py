@@ -54,8 +54,8 @@ def test_a_look_changes_nothing(store: Store) -> None:
     worker.lease(1)
     before = store.snapshot()
     for kind in ("waiting", "leased", "dead"):
-        store.scan(kind)  # type: ignore[arg-type]
-        store.scan(kind, slot="a")  # type: ignore[arg-type]
+        store.scan(kind)
+        store.scan(kind, slot="a")
     store.items()
     assert store.snapshot() == before
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 
 from scrapy_fleet.model import Plan, Rule
 from scrapy_fleet.store.base import MAX_WANT, Store
@@ -95,7 +96,7 @@ def test_slots_of_equal_rank_take_turns(store: Store) -> None:
     assert [lease.slot for lease in worker.lease()] == ["a", "b", "c", "a", "c", "a"]
 
 
-def test_turns_go_on_over_commits_and_workers(make_store) -> None:  # type: ignore[no-untyped-def]
+def test_turns_go_on_over_commits_and_workers(make_store: Callable[..., Store]) -> None:
     one, two = Hand(make_store(), "w1"), Hand(make_store(), "w2")
     one.add(*(page(f"{slot}{n}", slot) for slot in "abc" for n in range(4)))
     slots = [hand.lease(1)[0].slot for hand in (one, two, two, one, one, two)]
@@ -130,7 +131,7 @@ def test_a_slot_without_room_is_passed_over(store: Store) -> None:
     assert worker.lease() == []
 
 
-def test_concurrency_holds_over_all_workers(make_store) -> None:  # type: ignore[no-untyped-def]
+def test_concurrency_holds_over_all_workers(make_store: Callable[..., Store]) -> None:
     plan = Plan(rule=Rule(concurrency=9), slots={"a": Rule(concurrency=3)})
     one, two = Hand(make_store(), "w1", plan), Hand(make_store(), "w2", plan)
     one.add(*(page(f"a{n}", "a") for n in range(10)), *(page(f"b{n}", "b") for n in range(10)))
@@ -138,11 +139,26 @@ def test_concurrency_holds_over_all_workers(make_store) -> None:  # type: ignore
     assert Counter(lease.slot for lease in taken) == {"a": 3, "b": 9}
 
 
+def test_no_worker_takes_more_of_a_slot_than_its_share(make_store: Callable[..., Store]) -> None:
+    plan = Plan(rule=Rule(concurrency=7))
+    one, two, three = (Hand(make_store(), f"w{n}", plan) for n in range(3))
+    one.add(*(page(f"a{n}", "a") for n in range(20)), *(page(f"b{n}", "b") for n in range(20)))
+    first = one.lease()
+    assert Counter(lease.slot for lease in first) == {"a": 3, "b": 3}
+    assert one.lease() == []
+    one.sample(next(lease for lease in first if lease.slot == "a"))
+    assert [lease.slot for lease in one.lease()] == ["a"]
+    assert Counter(lease.slot for lease in two.lease()) == {"a": 3, "b": 3}
+    assert Counter(lease.slot for lease in three.lease()) == {"a": 1, "b": 1}
+    three.leave()
+    assert Counter(lease.slot for lease in one.lease()) == {"a": 1, "b": 1}
+
+
 def test_the_newest_plan_is_believed_for_slots_that_are_there(store: Store) -> None:
     worker = Hand(store, "w1", Plan(rule=Rule(concurrency=1)))
     worker.add(*(page(f"a{n}") for n in range(10)))
     assert len(worker.lease()) == 1
-    Hand(store, "w2", Plan(rule=Rule(concurrency=1), slots={"a": Rule(concurrency=4)}))
+    Hand(store, "w1", Plan(rule=Rule(concurrency=1), slots={"a": Rule(concurrency=4)}))
     assert len(worker.lease()) == 3
     assert store.snapshot().slots[0].concurrency == 4
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from scrapy_fleet.model import Counts, Outcome, Plan, Seeding
+from collections.abc import Callable
+
+from scrapy_fleet.model import Counts, Outcome, Plan, Seeding, Worker
 from scrapy_fleet.store.base import Store
 
 from .driver import WIDE, Hand, conserved, names, page, pages
@@ -46,7 +48,7 @@ def test_the_first_run_is_number_one_and_not_resumed(store: Store) -> None:
     assert store.snapshot().run == 1
 
 
-def test_an_unfinished_crawl_is_resumed(make_store) -> None:  # type: ignore[no-untyped-def]
+def test_an_unfinished_crawl_is_resumed(make_store: Callable[..., Store]) -> None:
     worker = Hand(make_store(), "w1")
     worker.commit(adds=pages("1", "2", "3"), seeded=True, state={"page": b"7"})
     done, _ = worker.lease(2)
@@ -179,7 +181,19 @@ def test_what_is_accepted_after_the_end_is_not_lost(store: Store) -> None:
     assert names(three.lease()) == ["late"]
 
 
-def test_an_open_file_left_behind_is_the_same_crawl(make_store) -> None:  # type: ignore[no-untyped-def]
+def test_an_open_file_left_behind_is_the_same_crawl(make_store: Callable[..., Store]) -> None:
     worker = Hand(make_store())
     worker.commit(adds=pages("1", "2"), seeded=True, items=(b"i",), stats={"n": 2})
     assert make_store().snapshot() == worker.store.snapshot()
+
+
+def test_a_worker_that_comes_back_does_not_begin_anew(store: Store) -> None:
+    worker = Hand(store)
+    worker.commit(adds=pages("1"), seeded=True)
+    worker.settle(*worker.lease())
+    run = store.snapshot().run
+    worker.leave(finish=True)
+    back = store.join(Worker("back"), Plan(), 30, run=run)
+    assert (back.run, back.seeding, back.counts.done) == (run, Seeding.DONE, 1)
+    assert store.snapshot().status == "finished"
+    assert store.join(Worker("new"), Plan(), 30).run == run + 1

@@ -127,17 +127,17 @@ def test_giving_up_strangers_is_harmless(store: Store) -> None:
 
 
 def test_a_dead_worker_makes_room(store: Store) -> None:
-    plan = Plan(rule=Rule(concurrency=2))
+    plan = Plan(rule=Rule(concurrency=4))
     worker, other = Hand(store, "w", plan), Hand(store, "o", plan)
     worker.add(*(page(str(n)) for n in range(5)))
     sampled, _ = worker.lease()
     worker.sample(sampled)
     crash(store, worker)
-    assert len(other.lease()) == 2
+    assert len(other.lease()) == 4
 
 
 def test_leaving_releases_what_is_held(store: Store) -> None:
-    plan = Plan(rule=Rule(concurrency=2))
+    plan = Plan(rule=Rule(concurrency=4))
     worker, other = Hand(store, "w", plan), Hand(store, "o", plan)
     worker.add(*pages("1", "2", "3"))
     done, _ = worker.lease()

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, ClassVar
 
 import scrapy
-from scrapy.http import Request, Response
+from scrapy.http import Request, Response, TextResponse
 from scrapy.utils.defer import maybe_deferred_to_future
+
+DEPTH = frozenset({"request_depth_max"})
+"""Scrapy counts the depth of repeated links too, and it depends on time which link is the repeated one."""
 
 UNUSED_PORT = 1
 """Nobody listens there: connections are refused."""
@@ -20,6 +23,8 @@ class SiteSpider(scrapy.Spider):
 
     # How the spider is run and compared; read by the runner and the test, never by Scrapy.
     compare: ClassVar[frozenset[str]] = frozenset({"items", "visits", "reason", "stats"})
+    vague: ClassVar[frozenset[str]] = frozenset()
+    """Stats that depend on which of two responses comes first."""
     ordered: ClassVar[bool] = False
     """The site must see the same requests in the same order."""
     runs: ClassVar[int] = 1
@@ -45,6 +50,7 @@ class SiteSpider(scrapy.Spider):
         return Request(f"http://127.0.0.1:{UNUSED_PORT}{path}", **kwargs)
 
     def follow(self, response: Response, **kwargs: Any) -> Iterator[Request]:
+        assert isinstance(response, TextResponse)
         yield from response.follow_all(css="a", **kwargs)
 
     async def fetch(self, request: Request) -> Response:
@@ -58,10 +64,9 @@ class SiteSpider(scrapy.Spider):
 
 def show(response: Response, **more: Any) -> dict[str, Any]:
     """An item that tells about a response."""
-    title = response.xpath("//title/text()").get() if "html" in str(response.headers.get("Content-Type")) else None
+    title = (
+        response.xpath("//title/text()").get()
+        if "html" in str(response.headers.get("Content-Type"))
+        else None
+    )
     return {"url": response.url, "status": response.status, "title": title, **more}
-
-
-async def requests_of(*requests: Any) -> AsyncIterator[Any]:
-    for request in requests:
-        yield request

@@ -17,7 +17,7 @@ from scrapy.http import Request, Response, TextResponse
 from scrapy.spidermiddlewares.httperror import HttpError
 from twisted.python.failure import Failure
 
-from tests.spiders.base import SiteSpider, show
+from tests.spiders.base import DEPTH, SiteSpider, show
 
 
 class Returns(SiteSpider):
@@ -49,6 +49,7 @@ class Returns(SiteSpider):
 
 class Coroutines(SiteSpider):
     name = "coroutines"
+    vague = DEPTH
     start_paths = ["/graph/0"]
 
     async def parse(self, response: Response) -> Any:
@@ -101,7 +102,7 @@ class Arguments(SiteSpider):
             "nested": {"list": [1, {"deep": (b"x",)}], 3: "int key"},
             "decimal": decimal.Decimal("1.10"),
             "date": datetime.date(2024, 2, 29),
-            "time": datetime.datetime(2024, 2, 29, 12, 30, 1, 500, tzinfo=datetime.timezone.utc),
+            "time": datetime.datetime(2024, 2, 29, 12, 30, 1, 500, tzinfo=datetime.UTC),
             "naive": datetime.datetime(2024, 2, 29, 12, 30),
             "duration": datetime.timedelta(days=1, microseconds=5),
         }
@@ -221,8 +222,8 @@ class Unwritable(SiteSpider):
 
     def children(self, response: Response) -> Iterator[Any]:
         yield show(response)
-        for link in response.css("a::attr(href)").getall():
-            yield response.follow(link, lambda response: [show(response, by="child lambda")])
+        for number in (1, 2, 3):
+            yield self.get(f"/tree/r.1.1.{number}", lambda page: [show(page, by="lambda of a child")])
 
 
 class UnwritableStart(SiteSpider):
@@ -230,7 +231,9 @@ class UnwritableStart(SiteSpider):
 
     async def start(self) -> AsyncIterator[Any]:
         for number in range(20):
-            yield self.get(f"/leaf/{number}", lambda response: [show(response)], meta={"lock": threading.Lock()})
+            yield self.get(
+                f"/leaf/{number}", lambda response: [show(response)], meta={"lock": threading.Lock()}
+            )
 
 
 class Raising(SiteSpider):

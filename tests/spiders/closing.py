@@ -10,10 +10,9 @@ from scrapy.crawler import Crawler
 from scrapy.exceptions import CloseSpider, DontCloseSpider
 from scrapy.http import Response
 
-from tests.spiders.base import SiteSpider, show
+from tests.spiders.base import DEPTH, SiteSpider, show
 
 REASON = frozenset({"reason"})
-ONE_BY_ONE = {"CONCURRENT_REQUESTS": 1}
 
 
 class Endless(SiteSpider):
@@ -35,14 +34,6 @@ class ItemCount(Endless):
 class PageCount(Endless):
     name = "close_page_count"
     custom_settings = {"CLOSESPIDER_PAGECOUNT": 5}
-
-
-class ExactPageCount(Endless):
-    """One request at a time: how far it gets is certain."""
-
-    name = "close_exact_page_count"
-    custom_settings = {"CLOSESPIDER_PAGECOUNT": 5, **ONE_BY_ONE}
-    compare = REASON | {"items", "visits"}
 
 
 class NoItems(Endless):
@@ -70,8 +61,6 @@ class ErrorCount(Endless):
 
 class InCallback(Endless):
     name = "close_in_callback"
-    custom_settings = ONE_BY_ONE
-    compare = REASON | {"items", "visits"}
 
     def parse(self, response: Response) -> Iterator[Any]:
         yield show(response)
@@ -84,7 +73,7 @@ class InCallback(Endless):
 class InAsyncCallback(Endless):
     name = "close_in_async_callback"
 
-    async def parse(self, response: Response) -> AsyncIterator[Any]:
+    async def parse(self, response: Response) -> AsyncIterator[Any]:  # type: ignore[override]
         yield show(response)
         for request in self.follow(response):
             yield request
@@ -123,6 +112,7 @@ class IdleBatches(Idle):
     """Feeds itself a batch each time it is idle."""
 
     name = "idle_batches"
+    vague = DEPTH
     times = 4
 
     def parse(self, response: Response) -> Iterator[Any]:
@@ -188,7 +178,6 @@ class Closed(SiteSpider):
 SPIDERS: list[type[SiteSpider]] = [
     ItemCount,
     PageCount,
-    ExactPageCount,
     NoItems,
     Timeout,
     ErrorCount,

@@ -3,24 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
-from typing import Any, ClassVar
+from typing import Any
 
 from scrapy.http import Request, Response
 
 from tests.spiders.base import SiteSpider, show
 
-FIFO = {
+ONE_BY_ONE: dict[str, Any] = {"CONCURRENT_REQUESTS": 1}
+
+FIFO: dict[str, Any] = {
     "SCHEDULER_MEMORY_QUEUE": "scrapy.squeues.FifoMemoryQueue",
     "SCHEDULER_DISK_QUEUE": "scrapy.squeues.PickleFifoDiskQueue",
 }
 
 
 class Lifo(SiteSpider):
-    """Depth first, Scrapy's default."""
+    """The newest first, Scrapy's default."""
 
     name = "order_lifo"
     ordered = True
-    custom_settings: ClassVar[dict[Any, Any]] = {"CONCURRENT_REQUESTS": 1}
+    custom_settings = ONE_BY_ONE
+    start_paths = ["/leaf/start"]
+
+    def parse(self, response: Response) -> Iterator[Any]:
+        for number in range(10):
+            yield self.get(f"/leaf/{number}", self.leaf)
+
+    def leaf(self, response: Response) -> Any:
+        return show(response)
+
+
+class DepthFirst(SiteSpider):
+    """The exact order depends on whether a page's links are there before the next request goes out."""
+
+    name = "order_depth_first"
+    custom_settings = ONE_BY_ONE
     start_paths = ["/tree/r"]
 
     def parse(self, response: Response) -> Iterator[Any]:
@@ -28,41 +45,42 @@ class Lifo(SiteSpider):
         yield from self.follow(response)
 
 
-class Fifo(Lifo):
+class Fifo(DepthFirst):
     name = "order_fifo"
-    custom_settings = {**Lifo.custom_settings, **FIFO}
+    ordered = True
+    custom_settings = {**ONE_BY_ONE, **FIFO}
 
 
-class BreadthFirst(Lifo):
+class BreadthFirst(DepthFirst):
     """As the documentation says to do it."""
 
     name = "order_breadth_first"
-    custom_settings = {**Lifo.custom_settings, **FIFO, "DEPTH_PRIORITY": 1}
+    ordered = True
+    custom_settings = {**ONE_BY_ONE, **FIFO, "DEPTH_PRIORITY": 1}
 
 
 class Priorities(SiteSpider):
     name = "order_priorities"
     ordered = True
-    custom_settings = {"CONCURRENT_REQUESTS": 1}
+    custom_settings = ONE_BY_ONE
     start_paths = ["/leaf/start"]
 
     def parse(self, response: Response) -> Iterator[Any]:
         for number, priority in enumerate([0, 5, -3, 5, 100, 0, -3, 7]):
-            yield self.get(f"/leaf/{number}", self.leaf, priority=priority, cb_kwargs={"priority": priority})
+            yield self.get(f"/leaf/{number}", self.leaf, priority=priority)
 
-    def leaf(self, response: Response, priority: int) -> Iterator[Any]:
-        yield show(response, priority=priority)
-        if priority == 5:
-            yield response.follow(response.url + "-child", self.leaf, cb_kwargs={"priority": 1}, priority=1)
+    def leaf(self, response: Response) -> Any:
+        assert response.request is not None
+        return show(response, priority=response.request.priority)
 
 
 class Seeds(SiteSpider):
-    """Start requests in their order, each followed by what it leads to."""
+    """Start requests in their own order."""
 
     name = "order_seeds"
     ordered = True
-    custom_settings = {"CONCURRENT_REQUESTS": 1}
-    start_paths = ["/tree/a.1.1", "/tree/b.1.1", "/tree/c.1.1", "/tree/d.1.1"]
+    custom_settings = ONE_BY_ONE
+    start_paths = ["/leaf/a", "/leaf/b", "/leaf/c", "/leaf/d", "/leaf/e"]
 
     def parse(self, response: Response) -> Iterator[Any]:
         yield show(response)
@@ -70,11 +88,21 @@ class Seeds(SiteSpider):
 
 
 class PrioritySeeds(Seeds):
+    """The first goes out before the others are there; so it has the highest priority here."""
+
     name = "order_priority_seeds"
 
     async def start(self) -> AsyncIterator[Any]:
-        for number, path in enumerate(self.start_paths):
-            yield self.get(path, priority=number * 10)
+        for priority, path in zip((30, 0, 10, 20, 5), self.start_paths, strict=True):
+            yield self.get(path, priority=priority)
+
+
+class SeedsAfterOthers(Seeds):
+    """What the first seeds lead to comes before the last seeds."""
+
+    name = "order_seeds_after_others"
+    ordered = False
+    start_paths = ["/tree/a.1.1", "/tree/b.1.1", "/tree/c.1.1", "/tree/d.1.1", "/tree/e.1.1"]
 
 
 class TwoHosts(SiteSpider):
@@ -82,7 +110,7 @@ class TwoHosts(SiteSpider):
 
     name = "order_two_hosts"
     ordered = True
-    custom_settings: ClassVar[dict[Any, Any]] = {"CONCURRENT_REQUESTS": 1}
+    custom_settings = ONE_BY_ONE
     start_paths = ["/leaf/start"]
 
     def parse(self, response: Response) -> Iterator[Any]:
@@ -95,16 +123,15 @@ class TwoHosts(SiteSpider):
         return show(response)
 
 
-class ParentAndRedirect(SiteSpider):
-    """Redirects and retries keep or change their priority as Scrapy's middlewares say."""
+class RedirectsAndRetries(SiteSpider):
+    """Scrapy's middlewares put redirects before other requests, and retries after them."""
 
-    name = "order_redirects"
-    ordered = True
+    name = "order_redirects_and_retries"
     custom_settings = {"CONCURRENT_REQUESTS": 1, "RETRY_TIMES": 1}
     start_paths = ["/leaf/start"]
 
     def parse(self, response: Response) -> Iterator[Any]:
-        for number in range(3):
+        for number in range(4):
             yield self.get(f"/redirect/302?to=/leaf/{number}", self.leaf)
             yield self.get(f"/heal/1/{number}", self.leaf)
             yield self.get(f"/leaf/plain-{number}", self.leaf)
@@ -115,11 +142,13 @@ class ParentAndRedirect(SiteSpider):
 
 SPIDERS: list[type[SiteSpider]] = [
     Lifo,
+    DepthFirst,
     Fifo,
     BreadthFirst,
     Priorities,
     Seeds,
     PrioritySeeds,
+    SeedsAfterOthers,
     TwoHosts,
-    ParentAndRedirect,
+    RedirectsAndRetries,
 ]

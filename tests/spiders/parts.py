@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
+import scrapy
 from scrapy import signals
 from scrapy.crawler import Crawler
 from scrapy.exceptions import DropItem
 from scrapy.http import Request, Response
 from scrapy.pipelines.files import FilesPipeline
 
-from tests.spiders.base import SiteSpider, show
+from tests.spiders.base import DEPTH, SiteSpider, show
 
 
 class NamedFiles(FilesPipeline):
@@ -65,12 +65,11 @@ class OldJudge(Judge):
 
 class Pipelines(SiteSpider):
     name = "pipelines"
+    vague = DEPTH
     start_paths = ["/graph/0"]
 
     @classmethod
     def update_settings(cls, settings: Any) -> None:
-        import scrapy
-
         super().update_settings(settings)
         judge = Judge if scrapy.version_info >= (2, 14) else OldJudge
         settings.set("ITEM_PIPELINES", {judge: 100}, priority="spider")
@@ -89,6 +88,7 @@ class Feeds(SiteSpider):
         }
     }
     outputs = ("feeds.jsonl", "feeds.csv")
+    vague = DEPTH
     start_paths = ["/graph/0"]
 
     def parse(self, response: Response) -> Iterator[Any]:
@@ -102,6 +102,7 @@ class Cached(SiteSpider):
     name = "cached"
     runs = 2
     custom_settings = {"HTTPCACHE_ENABLED": True, "HTTPCACHE_DIR": "cache"}
+    vague = DEPTH
     start_paths = ["/graph/0", "/redirect/302?to=/leaf/1", "/status/404"]
 
     def parse(self, response: Response) -> Iterator[Any]:
@@ -114,6 +115,7 @@ class Again(SiteSpider):
 
     name = "again"
     runs = 2
+    vague = DEPTH
     start_paths = ["/graph/0"]
 
     def parse(self, response: Response) -> Iterator[Any]:
@@ -150,7 +152,10 @@ class Throttled(SiteSpider):
 class SlotSettings(SiteSpider):
     name = "slot_settings"
     custom_settings = {
-        "DOWNLOAD_SLOTS": {"127.0.0.1": {"concurrency": 1, "delay": 0.01}, "mine": {"concurrency": 2, "delay": 0}}
+        "DOWNLOAD_SLOTS": {
+            "127.0.0.1": {"concurrency": 1, "delay": 0.01},
+            "mine": {"concurrency": 2, "delay": 0},
+        }
     }
     start_paths = ["/tree/r.1"]
 
@@ -182,6 +187,7 @@ class JobDir(SiteSpider):
     name = "job_dir"
     custom_settings = {"JOBDIR": "job-2"}
     own_place = True
+    vague = DEPTH
     start_paths = ["/graph/0"]
 
     def parse(self, response: Response) -> Iterator[Any]:
@@ -268,7 +274,7 @@ class Slow(SiteSpider):
 
 
 class Concurrent(SiteSpider):
-    """Counts how many of its requests are in the downloader together."""
+    """As many requests at the same time as it allows, in all and for each host."""
 
     name = "concurrent"
     custom_settings = {"CONCURRENT_REQUESTS": 6, "CONCURRENT_REQUESTS_PER_DOMAIN": 4}
@@ -277,27 +283,6 @@ class Concurrent(SiteSpider):
         for number in range(12):
             yield self.get(f"/slow/50?{number}")
             yield Request(f"{self.other}/slow/50?{number}")
-
-    def __init__(self, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.running: Counter[str] = Counter()
-
-    @classmethod
-    def from_crawler(cls, crawler: Crawler, *args: Any, **kwargs: Any) -> Any:
-        spider = super().from_crawler(crawler, *args, **kwargs)
-        crawler.signals.connect(spider.goes, signals.request_reached_downloader)
-        crawler.signals.connect(spider.comes, signals.request_left_downloader)
-        return spider
-
-    def goes(self, request: Request) -> None:
-        assert self.crawler.stats is not None
-        host = "other" if request.url.startswith(self.other) else "site"
-        self.running[host] += 1
-        self.crawler.stats.max_value("most/together", self.running.total())
-        self.crawler.stats.max_value(f"most/{host}", self.running[host])
-
-    def comes(self, request: Request) -> None:
-        self.running["other" if request.url.startswith(self.other) else "site"] -= 1
 
     def parse(self, response: Response) -> Any:
         return show(response)

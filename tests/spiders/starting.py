@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Iterator
-from typing import Any, ClassVar
+from typing import Any
 
 from scrapy.http import Request, Response
 from scrapy.linkextractors import LinkExtractor
 from scrapy.selector import Selector
 from scrapy.spiders import CrawlSpider, CSVFeedSpider, Rule, SitemapSpider, XMLFeedSpider
 
-from tests.spiders.base import SiteSpider, show
+from tests.spiders.base import DEPTH, SiteSpider, show
 
 
 class Plain(SiteSpider):
     name = "plain"
+    vague = DEPTH
     start_paths = ["/graph/0"]
 
     def parse(self, response: Response) -> Iterator[Any]:
@@ -153,9 +154,15 @@ class FilteredStart(AsyncStart):
 
 class Rules(SiteSpider, CrawlSpider):
     name = "rules"
+    vague = DEPTH
     start_paths = ["/graph/0"]
     rules = (
-        Rule(LinkExtractor(allow=r"/graph/(1|3|5|7|9)$"), callback="odd", follow=True, cb_kwargs={"kind": "odd"}),
+        Rule(
+            LinkExtractor(allow=r"/graph/(1|3|5|7|9)$"),
+            callback="odd",
+            follow=True,
+            cb_kwargs={"kind": "odd"},
+        ),
         Rule(LinkExtractor(allow=r"/graph/\d$"), callback="even", process_links="halve", follow=True),
         Rule(LinkExtractor(allow=r"/graph/1\d$"), callback="tagged", process_request="tag", errback="failed"),
         Rule(LinkExtractor(allow=r"/graph/[23]\d$")),
@@ -186,7 +193,7 @@ class Rules(SiteSpider, CrawlSpider):
 
 class Sitemap(SiteSpider, SitemapSpider):
     name = "sitemap"
-    sitemap_rules: ClassVar[Any] = [(r"/leaf/", "parse_leaf"), (r"/graph/[12]", "parse_graph")]
+    sitemap_rules = [(r"/leaf/", "parse_leaf"), (r"/graph/[12]", "parse_graph")]
     sitemap_alternate_links = True
 
     def __init__(self, **kwargs: Any) -> None:

@@ -1,4 +1,4 @@
--- A crawl in one SQLite file. Times are the store's own seconds (see SqliteStore._now).
+-- A crawl in one SQLite file. Times are the store's own seconds (see Database.now).
 
 -- The crawl itself; one row.
 CREATE TABLE crawl (

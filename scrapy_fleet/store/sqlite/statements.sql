@@ -85,9 +85,16 @@ UPDATE slot SET phase = 1 WHERE phase = 2 AND next_at <= :due;
 -- name: next_wake
 SELECT min(next_at) FROM slot WHERE phase = 2;
 
+-- name: next_suspect_wake
+SELECT min(next_at) FROM slot WHERE suspects > 0 AND active < concurrency AND next_at > :due;
+
 -- name: ready
-SELECT json_group_array(json_array(id, served, concurrency - active, delay, jitter, next_at))
+SELECT json_group_array(json_array(id, served, active, concurrency, delay, jitter, next_at))
 FROM (SELECT * FROM slot WHERE phase = 1 ORDER BY top, served, id LIMIT :want);
+
+-- name: mine
+SELECT json_group_array(json_array(slot, n))
+FROM (SELECT slot, count(*) AS n FROM entry WHERE state = 1 AND worker = :worker AND busy = 1 GROUP BY slot);
 
 -- name: candidates
 SELECT json_group_array(json_array(e.slot, e.rank, e.ord, e.id))
@@ -153,10 +160,14 @@ SELECT name, queued + suspects AS waiting, leased, done, delay, concurrency, lat
 FROM slot ORDER BY waiting DESC, name LIMIT :n;
 
 -- name: scan_slot
-SELECT e.*, s.name, NULL AS worker_id FROM entry e JOIN slot s ON s.id = e.slot
-WHERE e.state IN (0, 3) AND s.name = :slot
-ORDER BY e.state, CASE WHEN e.state = 0 THEN e.rank ELSE e.at END, CASE WHEN e.state = 0 THEN e.ord ELSE e.id END
-LIMIT :limit OFFSET :after;
+SELECT e.*, :slot AS name, NULL AS worker_id FROM entry e
+WHERE e.state = 0 AND e.slot = (SELECT id FROM slot WHERE name = :slot)
+ORDER BY e.rank, e.ord LIMIT :limit OFFSET :after;
+
+-- name: scan_suspects
+SELECT e.*, :slot AS name, NULL AS worker_id FROM entry e
+WHERE e.state = 3 AND e.slot = (SELECT id FROM slot WHERE name = :slot)
+ORDER BY e.at, e.id LIMIT :limit OFFSET :after;
 
 -- name: scan
 SELECT e.*, s.name, w.id AS worker_id
@@ -167,3 +178,11 @@ ORDER BY e.id LIMIT :limit;
 -- name: dead
 SELECT json_group_array(json_array(token, slot, busy, attempts, id, alone, NULL)) FROM entry
 WHERE state = 2 AND (:ids IS NULL OR id IN (SELECT value FROM json_each(:ids)));
+
+-- name: join
+INSERT INTO worker (id, host, pid, home, birth, ttl, joined, deadline)
+VALUES (:id, :host, :pid, :home, :birth, :ttl, :now, :now + :ttl)
+ON CONFLICT (id) DO UPDATE SET ttl = excluded.ttl, deadline = excluded.deadline;
+
+-- name: beat
+UPDATE worker SET deadline = :now + ttl WHERE num = :num;

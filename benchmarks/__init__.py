@@ -1,0 +1,1 @@
+"""Measurements: ratios taken in one run on one machine. ``python -m benchmarks.run`` makes them all."""

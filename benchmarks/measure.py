@@ -1,0 +1,148 @@
+"""What the measurements share: fresh processes and folders, medians, tables, and the machine's name."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import sqlite3
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, NamedTuple
+
+ROOT = Path(__file__).resolve().parent.parent
+NOISY = 0.15
+"""A spread beyond this share of the median is worth a warning."""
+
+
+class Spread(NamedTuple):
+    """Several measurements of one thing."""
+
+    median: float
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, values: Iterable[float]) -> Spread:
+        values = list(values)
+        return cls(statistics.median(values), min(values), max(values))
+
+    @property
+    def noisy(self) -> bool:
+        return self.high - self.low > NOISY * self.median
+
+    def show(self, digits: int = 0, unit: str = "") -> str:
+        if self.low == self.high:
+            return f"{self.median:,.{digits}f}{unit}"
+        return f"{self.median:,.{digits}f}{unit} ({self.low:,.{digits}f} to {self.high:,.{digits}f})"
+
+
+def scratch() -> tempfile.TemporaryDirectory[str]:
+    """A fresh folder on a disk: /tmp is often in memory, where every durable write is cheap."""
+    disk = Path("/var/tmp")
+    return tempfile.TemporaryDirectory(
+        prefix="fleet-bench-", dir=disk if os.access(disk, os.W_OK) else None, ignore_cleanup_errors=True
+    )
+
+
+def run_worker(job: dict[str, Any], folder: str) -> dict[str, Any]:
+    """Crawl in a fresh process (see ``benchmarks.worker``); what it measured of itself."""
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.worker", json.dumps(job)],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        raise SystemExit(f"The crawl ended with code {done.returncode}: {job}")
+    result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return result
+
+
+def peak_memory() -> int:
+    """The most memory this process had, in bytes (``ru_maxrss`` would begin with that of its parent)."""
+    try:
+        status = Path("/proc/self/status").read_text(encoding="ascii", errors="replace")
+        return int(status.partition("VmHWM:")[2].split()[0]) * 1024
+    except (OSError, IndexError):
+        import resource
+
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return peak if sys.platform == "darwin" else peak * 1024
+
+
+def table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A Markdown table that can be read as it is; numbers to the right."""
+    widths = [max(len(row[i]) for row in [headers, *rows]) for i in range(len(headers))]
+
+    def line(cells: Sequence[str]) -> str:
+        first, *rest = (
+            cell.ljust(width) if not i else cell.rjust(width)
+            for i, (cell, width) in enumerate(zip(cells, widths, strict=True))
+        )
+        return f"| {' | '.join([first, *rest])} |"
+
+    rule = ["-" * width if not i else "-" * (width - 1) + ":" for i, width in enumerate(widths)]
+    return "\n".join([line(headers), line(rule), *map(line, rows)])
+
+
+def verdict(value: float, goal: float, *, at_most: bool = False) -> str:
+    reached = value <= goal if at_most else value >= goal
+    return "reached" if reached else "missed"
+
+
+def machine() -> dict[str, Any]:
+    """Where and with what it was measured, and how busy the machine was before."""
+    with scratch() as folder:
+        filesystem = _filesystem(folder)
+    return {
+        "cpu": _cpu(),
+        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "system": f"{platform.system()} {platform.release()}",
+        "filesystem": filesystem,
+        "python": platform.python_version(),
+        "scrapy": version("scrapy"),
+        "twisted": version("twisted"),
+        "queuelib": version("queuelib"),
+        "sqlite": sqlite3.sqlite_version,
+        "scrapy-fleet": _own_version(),
+        "load": round(os.getloadavg()[0], 2),
+    }
+
+
+def busy(machine: dict[str, Any]) -> bool:
+    """Whether others used the processor before we began."""
+    return bool(machine["load"] > 0.25 * machine["cores"])
+
+
+def _own_version() -> str:
+    from scrapy_fleet import __version__
+
+    return __version__
+
+
+def _cpu() -> str:
+    try:
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()
+
+
+def _filesystem(folder: str) -> str:
+    """The kind of the mount that a folder is on; empty where the system does not say."""
+    try:
+        mounts = [line.split()[1:3] for line in Path("/proc/mounts").read_text(encoding="utf-8").splitlines()]
+    except OSError:
+        return ""
+    fitting = [(where, kind) for where, kind in mounts if f"{folder}/".startswith(where.rstrip("/") + "/")]
+    return max(fitting, key=lambda mount: len(mount[0]), default=("", ""))[1]

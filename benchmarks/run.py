@@ -1,0 +1,47 @@
+"""All measurements: ``python -m benchmarks.run`` (or ``make bench``), about ten minutes on two cores.
+
+Prints the tables, writes ``benchmarks/results/<date>.json`` and renews the tables of ``docs/benchmarks.md``.
+The machine should do nothing else meanwhile. ``--quick`` only sees that everything works and keeps nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import time
+from typing import Any
+
+from benchmarks import crawl, queue, report
+from benchmarks.measure import busy, machine
+
+
+def measure(quick: bool, pages: int, rounds: int) -> dict[str, Any]:
+    results: dict[str, Any] = {"date": datetime.date.today().isoformat(), "machine": machine()}
+    print(report.machine_line(results))
+    if busy(results["machine"]):
+        print("The machine is busy with other things: the numbers will be too.")
+    results["queue"] = queue.measure(**(queue.QUICK if quick else queue.FULL))
+    results["crawl"] = crawl.measure(pages, rounds, list(crawl.VARIANTS), list(crawl.SITES))
+    return results
+
+
+def main(arguments: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser("python -m benchmarks.run", description="Measure everything.")
+    parser.add_argument("--pages", type=int, default=1200, help="pages of a crawl")
+    parser.add_argument("--rounds", type=int, default=5, help="how often each crawl is made")
+    parser.add_argument("--quick", action="store_true", help="only see that it works; nothing is kept")
+    args = parser.parse_args(arguments)
+    if args.quick:
+        args.pages, args.rounds = crawl.QUICK_PAGES, 1
+    began = time.monotonic()
+    results = measure(args.quick, args.pages, args.rounds)
+    print(f"\n{queue.tables(results['queue'])}\n\n{crawl.tables(results['crawl'])}\n")
+    for line in [*report.goals(results), *report.warnings(results)]:
+        print(line)
+    print(f"It took {time.monotonic() - began:.0f} s.")
+    if not args.quick:
+        print(f"Written to {report.keep(results)} and {report.PAGE}.")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,92 @@
+"""One crawl in a process of its own: ``python -m benchmarks.worker '{"url": ..., "settings": {...}}'``.
+
+Its last line is JSON: seconds, CPU seconds, memory, and how the crawl ended. Imports are not measured.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import scrapy
+from scrapy.crawler import Crawler, CrawlerProcess
+from scrapy.exceptions import NotConfigured
+from scrapy.http import Response
+from scrapy.utils.misc import load_object
+
+from benchmarks.measure import peak_memory
+
+COMMON: dict[str, Any] = {
+    "CONCURRENT_REQUESTS": 64,
+    "CONCURRENT_REQUESTS_PER_DOMAIN": 64,
+    "DOWNLOAD_DELAY": 0,
+    "ROBOTSTXT_OBEY": False,
+    "LOG_LEVEL": "WARNING",
+    "TELNETCONSOLE_ENABLED": False,
+}
+"""The best settings for every side."""
+
+FLEET_PARTS = (
+    "scrapy_fleet.crawl.scheduler.Scheduler",
+    "scrapy_fleet.store.sqlite.SqliteStore",
+    "scrapy_fleet.store.memory.MemoryStore",
+)
+"""What the add-on wires when the crawl starts."""
+
+
+class LinksSpider(scrapy.Spider):
+    """What most spiders do: an item from the page, and all its links followed."""
+
+    name = "links"
+
+    def __init__(self, url: str, **arguments: Any) -> None:
+        super().__init__(**arguments)
+        self.start_urls = [url]
+
+    def parse(self, response: Response) -> Iterator[Any]:
+        yield {"url": response.url, "title": response.css("title::text").get()}
+        for href in response.css("a::attr(href)").getall():
+            yield response.follow(href, callback=self.parse)
+
+
+def import_parts(value: Any) -> None:
+    """Import all that the settings name, which Scrapy would do within the measured time."""
+    if isinstance(value, Mapping):
+        for key in value:
+            import_parts(key)
+            import_parts(value[key])
+    elif isinstance(value, str) and value.startswith(("scrapy.", "scrapy_fleet.")):
+        with contextlib.suppress(ImportError, NameError, NotConfigured):
+            load_object(value)
+
+
+def crawl(job: dict[str, Any]) -> dict[str, Any]:
+    process = CrawlerProcess({**COMMON, **job["settings"]})
+    crawler: Crawler = process.create_crawler(LinksSpider)
+    import_parts(crawler.settings)
+    if crawler.settings["ADDONS"]:
+        import_parts(dict.fromkeys(FLEET_PARTS))
+    began, cpu, main = time.perf_counter(), time.process_time(), time.thread_time()
+    process.crawl(crawler, url=job["url"])
+    process.start()
+    seconds, cpu, main = time.perf_counter() - began, time.process_time() - cpu, time.thread_time() - main
+    assert crawler.stats is not None
+    stats = crawler.stats.get_stats()
+    return {
+        "seconds": seconds,
+        "cpu": cpu,
+        "cpu_other_threads": cpu - main,
+        "memory": peak_memory(),
+        "reason": stats.get("finish_reason"),
+        "responses": stats.get("response_received_count", 0),
+        "items": stats.get("item_scraped_count", 0),
+        "commits": stats.get("fleet/commits"),
+    }
+
+
+if __name__ == "__main__":
+    print(json.dumps(crawl(json.loads(sys.argv[1]))))

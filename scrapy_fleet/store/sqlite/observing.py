@@ -1,0 +1,80 @@
+"""Looking into a crawl without touching it."""
+
+from __future__ import annotations
+
+from scrapy_fleet.model import Kind, Row, SlotView, Snapshot, Status, WorkerView
+from scrapy_fleet.store.sqlite.changes import DEAD, LEASED, SUSPECT, WAITING, text
+from scrapy_fleet.store.sqlite.database import Database, counts_of
+
+_STATES: dict[Kind, list[int]] = {"waiting": [WAITING, SUSPECT], "leased": [LEASED], "dead": [DEAD]}
+
+
+def snapshot(db: Database, slots: int) -> Snapshot:
+    crawl = db.crawl()
+    now = db.glance(crawl)
+    workers = tuple(
+        WorkerView(r["id"], r["host"], r["pid"], r["leased"], now - r["joined"], r["deadline"] - now)
+        for r in db.run("workers")
+    )
+    status: Status = "running" if crawl["seeded"] else "seeding"
+    if crawl["finished"]:
+        status = "finished"
+    elif not any(worker.deadline_in > 0 for worker in workers):
+        begun = crawl["accepted"] or db.value("SELECT count(*) FROM sqlite_sequence WHERE name = 'worker'")
+        status = "stopped" if begun else "new"
+    views = tuple(
+        SlotView(
+            name=r["name"],
+            waiting=r["waiting"],
+            leased=r["leased"],
+            done=r["done"],
+            delay=r["delay"],
+            concurrency=r["concurrency"],
+            latency=r["latency"],
+            next_in=max(0.0, r["next_at"] - now),
+        )
+        for r in db.run("busiest", n=slots)
+    )
+    return Snapshot(
+        crawl=crawl["name"],
+        run=crawl["run"],
+        status=status,
+        counts=counts_of(crawl),
+        seen=crawl["seen"],
+        items=db.value("SELECT count(*) FROM item"),
+        slot_count=db.value("SELECT count(*) FROM slot"),
+        slots=views,
+        workers=workers,
+        stats={r["name"]: r["value"] for r in db.connection.execute("SELECT name, value FROM stat")},
+    )
+
+
+def scan(db: Database, kind: Kind, slot: str | None, after: int, limit: int) -> list[Row]:
+    if kind == "waiting" and slot is not None:
+        rows = db.run("scan_slot", slot=slot, after=after, limit=limit).fetchall()
+        if len(rows) < limit:
+            queued = db.connection.execute("SELECT queued FROM slot WHERE name = ?", (slot,)).fetchone()
+            skip = max(0, after - queued["queued"]) if queued else 0
+            rows += db.run("scan_suspects", slot=slot, after=skip, limit=limit - len(rows)).fetchall()
+    else:
+        rows = db.run("scan", states=text(_STATES[kind]), slot=slot, after=after, limit=limit).fetchall()
+    return [
+        Row(
+            id=r["id"],
+            slot=r["name"],
+            priority=((r["rank"] & 1) - r["rank"]) // 2,
+            seed=bool(r["rank"] & 1),
+            attempts=r["attempts"],
+            payload=r["payload"],
+            worker=r["worker_id"],
+            reason=r["reason"],
+        )
+        for r in rows
+    ]
+
+
+def items(db: Database, after: int, limit: int) -> list[tuple[int, bytes]]:
+    rows = db.connection.execute(
+        "SELECT id, payload FROM item WHERE id > ? ORDER BY id LIMIT ?", (after, limit)
+    )
+    return [(r["id"], r["payload"]) for r in rows]

@@ -1,0 +1,334 @@
+"""Any store does what the store in memory does, whatever is done to both."""
+
+from __future__ import annotations
+
+import math
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import hypothesis.strategies as st
+import msgspec
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
+
+from scrapy_fleet.errors import GivenUp
+from scrapy_fleet.model import Batch, Entry, Outcome, Plan, Rule, Sample, Worker
+from scrapy_fleet.store.base import Store
+from scrapy_fleet.store.memory import MemoryStore
+
+from .driver import Clock, conserved
+from .kinds import KINDS
+
+SLOTS = ("plain", "narrow", "slow", "uneven")
+TTL = 20.0
+EVERYTHING = 10_000
+
+# Times are binary fractions, so that sums of them are exact in every store.
+RULES = (
+    {"slow": Rule(delay=0.5), "uneven": Rule(delay=0.25, jitter=0.5), "narrow": Rule(concurrency=1)},
+    {"slow": Rule(delay=4.0, concurrency=2), "narrow": Rule(concurrency=2, delay=0.125)},
+)
+plans = st.builds(
+    lambda slots, lifo, keep: {"slots": slots, "lifo": lifo, "keep_seen": keep},
+    st.sampled_from(RULES),
+    st.booleans(),
+    st.booleans(),
+)
+entries = st.lists(
+    st.builds(
+        Entry,
+        slot=st.sampled_from(SLOTS),
+        payload=st.just(b""),
+        priority=st.sampled_from((0, 0, 0, 1, -1)),
+        key=st.none() | st.integers(0, 40),
+        seed=st.booleans(),
+    ),
+    max_size=8,
+)
+workers = st.integers(0, 2)
+wants = st.sampled_from((0, 1, 2, 5, 50))
+fates = st.sampled_from(("keep", "keep", "done", "done", "dead", "sample", "sampled and done", "release"))
+
+
+def alike(left: Any, right: Any, where: str = "it") -> None:
+    """Equal, but for what is each store's own: the numbers of entries, and the last bits of a float."""
+    if isinstance(left, float) and isinstance(right, float | int):
+        assert math.isclose(left, right, rel_tol=1e-9, abs_tol=1e-9), f"{where}: {left} != {right}"
+    elif isinstance(left, msgspec.Struct):
+        assert type(left) is type(right), f"{where}: {left} != {right}"
+        for name in left.__struct_fields__:
+            if name != "id" or not isinstance(getattr(left, name), int):
+                alike(getattr(left, name), getattr(right, name), f"{where}.{name}")
+    elif isinstance(left, tuple | list):
+        assert len(left) == len(right), f"{where}: {left} != {right}"
+        for n, pair in enumerate(zip(left, right, strict=True)):
+            alike(*pair, f"{where}[{n}]")
+    else:
+        assert left == right, f"{where}: {left} != {right}"
+
+
+class Driver:
+    """One of the workers that are played: who it is now, and what it believes it holds."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.life = 0
+        self.last: Batch | None = None
+        self.held: list[int] = []
+        self.there = False
+
+    @property
+    def id(self) -> str:
+        return f"w{self.number}.{self.life}"
+
+
+class StoreMachine(RuleBasedStateMachine):
+    kind = "memory"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.folder = tempfile.TemporaryDirectory()
+        self.clock = Clock()
+        open_store = KINDS[self.kind](Path(self.folder.name))
+        # One handle per worker and one for observers; they share the chance that spreads requests.
+        chance = Random(1)
+        self.stores = [open_store("c", self.clock, chance) for _ in range(4)]
+        self.memory = MemoryStore("c", clock=self.clock, random=Random(1))
+        self.drivers = [Driver(number) for number in range(3)]
+        self.names = iter(range(10**9))
+        self.stale: list[int] = []
+        self.max_attempts = 3
+
+    def teardown(self) -> None:
+        for store in self.stores:
+            store.close()
+        self.folder.cleanup()
+
+    def both(self, store: Store, call: Callable[[Store], Any]) -> Any:
+        """Do it to both and compare the answers; None if the worker was given up."""
+        answers: list[Any] = []
+        for each in (self.memory, store):
+            try:
+                answers.append(call(each))
+            except GivenUp:
+                answers.append(None)
+        alike(*answers)
+        return answers[0]
+
+    def commit(self, driver: Driver, batch: Batch) -> Any:
+        receipt = self.both(self.stores[driver.number], lambda store: store.commit(batch))
+        driver.last = batch
+        if receipt is None or batch.leave:
+            self.gone(driver)
+        else:
+            driver.held += [lease.token for lease in receipt.leases if lease.token not in driver.held]
+        return receipt
+
+    def gone(self, driver: Driver) -> None:
+        self.stale += driver.held
+        driver.held = []
+        driver.there = False
+
+    def seq(self, driver: Driver) -> int:
+        return driver.last.seq + 1 if driver.last else 1
+
+    def join(self, driver: Driver, plan: dict[str, Any]) -> None:
+        whole = Plan(rule=Rule(concurrency=3), max_attempts=self.max_attempts, **plan)
+        worker = Worker(driver.id, "host", driver.number)
+        self.both(self.stores[driver.number], lambda store: store.join(worker, whole, TTL))
+
+    def present(self, number: int) -> Driver:
+        """A worker that is there, as far as it knows; it comes (back) if need be."""
+        driver = self.drivers[number]
+        if not driver.there:
+            driver.life += 1
+            driver.last = None
+            driver.there = True
+            self.join(driver, {"slots": RULES[0], "lifo": True})
+        return driver
+
+    def named(self, adds: list[Entry]) -> tuple[Entry, ...]:
+        return tuple(msgspec.structs.replace(entry, payload=b"%d" % next(self.names)) for entry in adds)
+
+    @initialize(max_attempts=st.integers(1, 3), plan=plans, adds=entries)
+    def begin(self, max_attempts: int, plan: dict[str, Any], adds: list[Entry]) -> None:
+        self.max_attempts = max_attempts
+        driver = self.present(0)
+        self.join(driver, plan)
+        self.commit(driver, Batch(worker=driver.id, seq=1, adds=self.named(adds)))
+
+    @rule(worker=workers, plan=plans)
+    def join_again(self, worker: int, plan: dict[str, Any]) -> None:
+        self.join(self.present(worker), plan)
+
+    @rule(worker=workers, adds=entries, want=wants)
+    def work(self, worker: int, adds: list[Entry], want: int) -> None:
+        driver = self.present(worker)
+        self.commit(driver, Batch(worker=driver.id, seq=self.seq(driver), adds=self.named(adds), want=want))
+
+    @rule(worker=workers, want=wants)
+    def lease(self, worker: int, want: int) -> None:
+        driver = self.present(worker)
+        self.commit(driver, Batch(worker=driver.id, seq=self.seq(driver), want=want))
+
+    @rule(
+        worker=workers,
+        data=st.data(),
+        adds=entries,
+        want=wants,
+        seeded=st.sampled_from((False, False, False, True)),
+        latency=st.sampled_from((None, 0.25, 1.0, 2.5)),
+        leave=st.sampled_from((False, False, False, True)),
+        finish=st.booleans(),
+    )
+    def outcomes(
+        self,
+        worker: int,
+        data: st.DataObject,
+        adds: list[Entry],
+        want: int,
+        seeded: bool,
+        latency: float | None,
+        leave: bool,
+        finish: bool,
+    ) -> None:
+        """What a worker does most: settle some of what it holds, in any way, and ask for more."""
+        driver = self.present(worker)
+        fate = {token: data.draw(fates) for token in driver.held}
+        if self.stale:
+            fate.setdefault(data.draw(st.sampled_from(self.stale)), data.draw(fates))
+        done = [token for token, what in fate.items() if what in ("done", "sampled and done")]
+        dead = [token for token, what in fate.items() if what == "dead"]
+        release = [token for token, what in fate.items() if what == "release"]
+        batch = Batch(
+            worker=driver.id,
+            seq=self.seq(driver),
+            adds=self.named(adds),
+            samples=tuple(
+                Sample(token, latency)
+                for token, what in fate.items()
+                if what in ("sample", "sampled and done")
+            ),
+            outcomes=(
+                *(Outcome(token, items=(b"of %d" % token,)) for token in done),
+                *(Outcome(token, "told to") for token in dead),
+            ),
+            releases=tuple(release),
+            items=(b"%d" % next(self.names),),
+            marks=(worker, 41 + worker),
+            stats={"batches": 1.0, f"of {worker}": 0.5},
+            state={"last": b"%d" % worker, f"of {worker}": None if want else b"x"},
+            seeded=seeded,
+            want=want,
+            leave=leave,
+            finish=finish,
+        )
+        ended = {*done, *dead, *release}
+        self.stale += [token for token in driver.held if token in ended]
+        driver.held = [token for token in driver.held if token not in ended]
+        self.commit(driver, batch)
+
+    @rule(worker=workers, back=st.sampled_from((0, 0, 1)))
+    def repeat(self, worker: int, back: int) -> None:
+        """The answer to a batch was lost."""
+        driver = self.drivers[worker]
+        if driver.there and driver.last is not None:
+            batch = msgspec.structs.replace(driver.last, seq=driver.last.seq - back)
+            receipt = self.both(self.stores[worker], lambda store: store.commit(batch))
+            if receipt is None:
+                self.gone(driver)
+
+    @rule(worker=workers)
+    def beat(self, worker: int) -> None:
+        driver = self.present(worker)
+        if self.both(self.stores[worker], lambda store: store.beat(driver.id)) is None:
+            self.gone(driver)
+
+    @rule(worker=workers)
+    def crash(self, worker: int) -> None:
+        """The process is gone; the store learns of it later, if at all."""
+        self.gone(self.drivers[worker])
+
+    @rule(lost=st.sets(workers, max_size=2))
+    def give_up(self, lost: set[int]) -> None:
+        """Workers that may well be alive are given up: they learn of it at their next call."""
+        ids = tuple(self.drivers[number].id for number in lost)
+        self.both(self.stores[3], lambda store: store.give_up(ids))
+
+    @rule(worker=workers)
+    def kill_what_holds(self, worker: int) -> None:
+        """A worker takes what it can get, and dies."""
+        driver = self.present(worker)
+        self.commit(driver, Batch(worker=driver.id, seq=self.seq(driver), want=5))
+        self.both(self.stores[3], lambda store: store.give_up((driver.id,)))
+        self.gone(driver)
+
+    @rule(seconds=st.sampled_from((0.125, 0.25, 0.5, 1.0, 3.0, 10.0, 31.0, 500.0)))
+    def time_passes(self, seconds: float) -> None:
+        self.clock.advance(seconds)
+
+    @rule(verb=st.sampled_from(("requeue", "drop")), which=st.none() | st.sets(st.integers(0, 9), max_size=3))
+    def mend(self, verb: str, which: set[int] | None) -> None:
+        def call(store: Store) -> int:
+            dead = [row.id for row in store.scan("dead", limit=EVERYTHING)]
+            ids = None if which is None else tuple(dead[n] for n in which if n < len(dead))
+            return store.requeue(ids) if verb == "requeue" else store.drop(ids)
+
+        self.both(self.stores[3], call)
+
+    @rule(worker=workers, then=st.sampled_from(("stay", "finish", "finish", "begin anew", "begin anew")))
+    def do_all_that_is_left(self, worker: int, then: str) -> None:
+        """One worker ends the crawl while another looks on, or begins it anew."""
+        driver = self.present(worker)
+        others = tuple(each for each in self.drivers if each is not driver)
+        self.both(self.stores[3], lambda store: store.give_up(tuple(each.id for each in others)))
+        for other in others:
+            self.gone(other)
+        watcher = self.present(others[0].number)
+        for _ in range(100):
+            outcomes = tuple(Outcome(token) for token in driver.held)
+            self.stale, driver.held = self.stale + driver.held, []
+            batch = Batch(worker=driver.id, seq=self.seq(driver), outcomes=outcomes, seeded=True, want=50)
+            receipt = self.commit(driver, batch)
+            if receipt is None or not receipt.counts.open:
+                break
+            self.clock.advance(4.0)
+        if driver.there and then != "stay":
+            self.commit(driver, Batch(worker=driver.id, seq=self.seq(driver), leave=True, finish=True))
+            if then == "begin anew":
+                self.join_again(watcher.number, {"slots": RULES[1], "lifo": True, "keep_seen": bool(worker)})
+
+    @invariant()
+    def both_look_the_same(self) -> None:
+        store = self.stores[3]
+        alike(self.memory.snapshot(), store.snapshot())
+        for kind in ("waiting", "leased", "dead"):
+            alike(self.memory.scan(kind, limit=EVERYTHING), store.scan(kind, limit=EVERYTHING), kind)
+        for slot in SLOTS:
+            alike(
+                self.memory.scan("waiting", slot=slot), store.scan("waiting", slot=slot), f"order of {slot}"
+            )
+        alike(self.memory.items(limit=EVERYTHING), store.items(limit=EVERYTHING), "items")
+        conserved(store)
+
+
+def test_does_what_memory_does(store_kind: str) -> None:
+    if store_kind == "memory":
+        pytest.skip("it is what the others are compared with")
+    machine = type("Machine", (StoreMachine,), {"kind": store_kind})
+    run_state_machine_as_test(
+        machine,
+        settings=settings(
+            max_examples=150,
+            stateful_step_count=40,
+            deadline=None,
+            derandomize=True,
+            database=None,
+            phases=(Phase.generate, Phase.shrink),
+            suppress_health_check=list(HealthCheck),
+        ),
+    )

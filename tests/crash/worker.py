@@ -1,0 +1,64 @@
+"""What runs in a worker process."""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import threading
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
+from typing import Any
+
+from scrapy import Spider, signals
+from scrapy.crawler import CrawlerProcess
+from scrapy.settings import default_settings
+from scrapy.utils.misc import load_object
+
+import scrapy_fleet.crawl.scheduler
+import scrapy_fleet.store.sqlite  # noqa: F401
+
+
+def load_all_that_scrapy_loads() -> None:
+    """So that a worker forked from this process is there in a moment."""
+    for name in ("DOWNLOADER_MIDDLEWARES", "SPIDER_MIDDLEWARES", "EXTENSIONS", "DOWNLOAD_HANDLERS"):
+        parts: dict[str, Any] = getattr(default_settings, f"{name}_BASE")
+        for part in parts.values() if name == "DOWNLOAD_HANDLERS" else parts:
+            with contextlib.suppress(Exception):  # some are optional
+                load_object(part)
+
+
+load_all_that_scrapy_loads()
+
+
+@dataclass
+class Job:
+    """A spider, what it is given, and the settings it runs with."""
+
+    spider: type[Spider]
+    settings: dict[str, Any]
+    arguments: dict[str, Any] = field(default_factory=dict)
+
+
+def work(job: Job, told: Connection) -> None:
+    """Run a crawl; tell when it has joined, and how it ended."""
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    process = CrawlerProcess(job.settings)
+    crawler = process.create_crawler(job.spider)
+
+    def opened() -> None:
+        told.send(("opened", None))
+
+    crawler.signals.connect(opened, signals.spider_opened)
+    process.crawl(crawler, **job.arguments)
+    process.start()
+    assert crawler.stats is not None
+    stats = {name: value for name, value in crawler.stats.get_stats().items() if not hasattr(value, "year")}
+    told.send(("ended", stats))
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
