@@ -11,12 +11,11 @@ import heapq
 import logging
 import time
 from collections.abc import Callable, Iterable
-from typing import Protocol
 
 from msgspec.structs import replace
 
 from scrapy_fleet.errors import FleetError
-from scrapy_fleet.link import Link, Loop
+from scrapy_fleet.link import Link
 from scrapy_fleet.model import (
     Batch,
     Beat,
@@ -25,13 +24,13 @@ from scrapy_fleet.model import (
     Joined,
     Lease,
     Outcome,
-    Plan,
     Receipt,
     Sample,
     Seeding,
     Worker,
 )
 from scrapy_fleet.outbox import Outbox
+from scrapy_fleet.ports import Limits, Listener, Loop
 from scrapy_fleet.process import new_name
 from scrapy_fleet.store.base import Store
 
@@ -41,39 +40,6 @@ POLL_FIRST, POLL_LAST = 0.01, 0.25
 """How soon an idle worker asks again, at first and at last."""
 SOON = 0.001
 """A lease that may run within this time may run now."""
-
-
-class Listener(Protocol):
-    """What the frontier tells its owner, always on the loop's thread."""
-
-    def gather(self) -> None:
-        """A commit is about to be made: settle what is finished, keep what has changed."""
-
-    def ready(self) -> None:
-        """Something changed: there may be requests to run, or nothing more to come."""
-
-    def known(self, entries: list[Entry]) -> None:
-        """These had been seen before."""
-
-    def failed(self, error: FleetError) -> None:
-        """The store cannot be used any more."""
-
-
-class Limits(Protocol):
-    """The settings that a frontier heeds."""
-
-    @property
-    def capacity(self) -> int: ...
-    @property
-    def lookahead(self) -> int: ...
-    @property
-    def commit_interval(self) -> float: ...
-    @property
-    def commit_size(self) -> int: ...
-    @property
-    def worker_timeout(self) -> float: ...
-    @property
-    def plan(self) -> Plan: ...
 
 
 class Frontier:

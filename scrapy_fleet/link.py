@@ -8,36 +8,17 @@ import threading
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from scrapy_fleet.errors import FleetError, GivenUp, StoreAway, StoreError
-from scrapy_fleet.model import Batch, Beat, Joined, Plan, Receipt, Worker
+from scrapy_fleet.model import Batch, Joined, Plan, Receipt, Worker
+from scrapy_fleet.ports import Loop, Reports
 from scrapy_fleet.process import gone
 from scrapy_fleet.store.base import Store
 
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
-
-
-class Loop(Protocol):
-    """What is needed of an event loop."""
-
-    def post(self, call: Callable[[], None]) -> None:
-        """Have it called on the loop's thread; may be used from any thread."""
-
-    def later(self, delay: float, call: Callable[[], None]) -> None:
-        """Have it called after ``delay`` seconds; only from the loop's thread."""
-
-
-class Reports(Protocol):
-    """Where the answers go, on the loop's thread."""
-
-    def joined(self, joined: Joined) -> None: ...
-    def committed(self, batches: list[Batch], receipts: list[Receipt]) -> None: ...
-    def beaten(self, beat: Beat) -> None: ...
-    def given_up(self, batches: list[Batch]) -> None: ...
-    def failed(self, error: FleetError) -> None: ...
 
 
 class Link:

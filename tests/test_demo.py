@@ -41,10 +41,10 @@ def test_demo(tmp_path: Path) -> None:
 
 
 def test_demo_in_plain_lines(tmp_path: Path) -> None:
-    done = run(FLEET, "demo", "--pages", "100", "--workers", "1", cwd=tmp_path)
+    done = run(FLEET, "demo", "--pages", "200", "--workers", "1", cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "* Worker 1 killed (SIGKILL)" in done.stdout
-    assert "100 of 100 pages" in done.stdout
+    assert "200 of 200 pages" in done.stdout
     assert "\x1b" not in done.stdout
     assert done.stdout.endswith("Nothing was lost.\n")
     assert not any(tmp_path.iterdir())
@@ -54,7 +54,7 @@ def test_demo_on_a_terminal(tmp_path: Path) -> None:
     pytest.importorskip("rich")
     ours, theirs = pty.openpty()
     with subprocess.Popen(
-        [*FLEET, "demo", "--pages", "100"],
+        [*FLEET, "demo", "--pages", "200"],
         cwd=tmp_path,
         env={**environment(), "TERM": "xterm-256color", "COLUMNS": "100", "LINES": "40"},
         stdin=theirs,
@@ -99,7 +99,7 @@ def test_ctrl_c_leaves_nothing_behind(tmp_path: Path) -> None:
 
 def _cwd(process: Path) -> str | None:
     try:
-        return os.readlink(process / "cwd")
+        return str((process / "cwd").readlink())
     except OSError:
         return None
 

@@ -93,7 +93,7 @@ class KnownUrlsMiddleware:
         return cls(crawler)
 
     def process_spider_input(self, response: Response, spider: Spider | None = None) -> None:
-        if (scheduler := scheduler_of(self.crawler)) is not None:
+        if (scheduler := scheduler_of(self.crawler)) is not None and scheduler.loop.has_contexts:
             scheduler.known_urls.parent.set(response.request)
 
     def process_spider_output(

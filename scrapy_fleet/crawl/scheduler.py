@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import heapq
 import logging
-import time
-from collections import Counter
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +13,9 @@ from twisted.internet.defer import Deferred
 from scrapy_fleet import settings as fleet_settings
 from scrapy_fleet.crawl.codec import Codec
 from scrapy_fleet.crawl.known import KnownUrls
+from scrapy_fleet.crawl.running import Running
 from scrapy_fleet.crawl.seam import EventLoop, Seam
+from scrapy_fleet.crawl.seeds import SeedCounts
 from scrapy_fleet.crawl.state import SpiderState
 from scrapy_fleet.errors import FleetError, Unreadable, Unstorable
 from scrapy_fleet.frontier import Frontier
@@ -51,16 +50,10 @@ class Scheduler(BaseScheduler):
         self.frontier: Frontier | None = None
         self.failure: FleetError | None = None
         self.options: Options | None = None
-        self._seed_counts: Counter[bytes] = Counter()
+        self._seed_counts = SeedCounts()
         self._seeds_failed = False
-        self._running: dict[Request, tuple[int, float]] = {}
-        self._items: dict[int, list[bytes]] = {}
-        # Requests that cannot be stored. Their parents stay leased until they are done.
-        self._local: list[tuple[int, int, Request, int | None]] = []
-        self._local_running: dict[Request, tuple[int | None, float]] = {}
+        self._running = Running()
         self._local_keys: set[int] = set()
-        self._pins: Counter[int] = Counter()
-        self._finished_parents: dict[int, Outcome] = {}
         self._unstorable_told = False
         self._closed = False
 
@@ -74,7 +67,7 @@ class Scheduler(BaseScheduler):
             options = fleet_settings.of(self.crawler)
             self.options = options
             self.seam = Seam(self.crawler)
-            self._loop = EventLoop()
+            self.loop = EventLoop()
         except FleetError as error:
             self.failed(error)
             return opened
@@ -93,7 +86,7 @@ class Scheduler(BaseScheduler):
             ),
             this_worker(),
             options,
-            self._loop,
+            self.loop,
             self,
         )
         self.frontier.open(self._joined)
@@ -116,7 +109,7 @@ class Scheduler(BaseScheduler):
         connect = self.crawler.signals.connect
         connect(self._response_downloaded, signals.response_downloaded)
         connect(self._left_downloader, signals.request_left_downloader)
-        self._loop.later(self._tick_every, self._tick)
+        self.loop.later(self._tick_every, self._tick)
         self._resolve_open()
 
     def _resolve_open(self) -> None:
@@ -174,14 +167,14 @@ class Scheduler(BaseScheduler):
     def has_pending_requests(self) -> bool:
         if self.frontier is None or self.failure is not None or self._closed:
             return False
-        if self._local or self._local_running:
+        if self._running.has_local:
             return True
         if self._seeds_failed and self.frontier.seeding is Seeding.MINE:
             return not self.frontier.quiet
         return not self.frontier.ended
 
     def __len__(self) -> int:
-        return (self.frontier.counts.waiting if self.frontier else 0) + len(self._local)
+        return (self.frontier.counts.waiting if self.frontier else 0) + self._running.queued
 
     def enqueue_request(self, request: Request) -> bool:
         """Take a request; the answer is True as long as it is not known here to be a repeat."""
@@ -203,7 +196,7 @@ class Scheduler(BaseScheduler):
             return self._keep_in_memory(request, key, error)
         parent: int | None = None
         if key is None and (found := self._parent_of(request)) is not None:
-            parent = self._token(found)
+            parent = self._running.token(found)
             if parent is not None and not self.frontier.holds(parent):
                 return False  # what it comes from has gone to another worker, where it comes again
         self.frontier.add(entry, parent)
@@ -215,11 +208,9 @@ class Scheduler(BaseScheduler):
     def next_request(self) -> Request | None:
         if self.frontier is None or self.failure is not None:
             return None
-        if self._local and not self.seam.closing:
-            _, _, request, pin = heapq.heappop(self._local)
-            self._local_running[request] = (pin, time.monotonic())
+        if (local := self._running.next_local()) is not None:
             self._stats.inc_value("scheduler/dequeued")
-            return request
+            return local
         while (lease := self.frontier.next()) is not None:
             try:
                 request = self.codec.decode(lease.payload)
@@ -227,7 +218,7 @@ class Scheduler(BaseScheduler):
                 logger.error("A stored request cannot be read and is kept as dead: %s", error)
                 self.frontier.settle(Outcome(lease.token, dead=str(error)))
                 continue
-            self._running[request] = (lease.token, time.monotonic())
+            self._running.start(request, lease.token)
             self._stats.inc_value("scheduler/dequeued")
             return request
         return None
@@ -241,16 +232,19 @@ class Scheduler(BaseScheduler):
         fingerprint = self._fingerprint(request)
         if request.dont_filter:
             # Seeds are not filtered, but are recognised when start() has to begin again.
-            self._seed_counts[fingerprint] += 1
-            text = b"%d %d %s" % (self.run, self._seed_counts[fingerprint], fingerprint)
+            text = b"%d %d %s" % (self.run, self._seed_counts.next(fingerprint), fingerprint)
             fingerprint = blake2b(text, digest_size=8).digest()
         elif len(fingerprint) < 8:
             fingerprint = blake2b(fingerprint, digest_size=8).digest()
         return int.from_bytes(fingerprint[:8], "big", signed=True)
 
-    def _token(self, request: Request) -> int | None:
-        found = self._running.get(request)
-        return found[0] if found is not None else None
+    def _parent_of(self, request: Request) -> Request | None:
+        """The request whose callback gave this one, or whose redirect or retry it is; if it can be told."""
+        parent = self.known_urls.parent.get()
+        if parent is not None or request in self.seeds:
+            return parent
+        leaving = self.seam.leaving(self._running.all())
+        return leaving[0] if len(leaving) == 1 else None
 
     # Requests that cannot be stored
 
@@ -272,29 +266,9 @@ class Scheduler(BaseScheduler):
             self._local_keys.add(key)
             assert self.frontier is not None
             self.frontier.outbox.keep(marks=[key])
-        pin = self._pin_of(request)
-        if pin is not None:
-            self._pins[pin] += 1
-        heapq.heappush(
-            self._local, (-request.priority, len(self._local_keys) + len(self._local), request, pin)
-        )
+        self._running.keep(request, self._running.token(self._parent_of(request)))
         self._stats.inc_value("scheduler/enqueued")
         return True
-
-    def _pin_of(self, request: Request) -> int | None:
-        """The lease that brings this request again should this worker die."""
-        parent = self._parent_of(request)
-        if parent in self._local_running:
-            return self._local_running[parent][0]
-        return self._token(parent) if parent is not None else None
-
-    def _parent_of(self, request: Request) -> Request | None:
-        """The request whose callback gave this one, or whose redirect or retry it is; if it can be told."""
-        parent = self.known_urls.parent.get()
-        if parent is not None or request in self.seeds:
-            return parent
-        leaving = self.seam.leaving([*self._running, *self._local_running])
-        return leaving[0] if len(leaving) == 1 else None
 
     # What the frontier asks and tells
 
@@ -303,31 +277,10 @@ class Scheduler(BaseScheduler):
         assert self.frontier is not None
         if self.seam.closing:
             self.frontier.drain()
-        if self._running or self._local_running:
-            active = self.seam.active()
-            for request in [r for r in self._local_running if r not in active]:
-                pin, _ = self._local_running.pop(request)
-                self._unpin(pin)
-            for request in [r for r in self._running if r not in active]:
-                token, _ = self._running.pop(request)
-                self._finish(Outcome(token, items=tuple(self._items.pop(token, ()))))
+        for outcome in self._running.finished(self.seam.active()):
+            self.frontier.settle(outcome)
         if changed := self.state.changed():
             self.frontier.outbox.keep(state=changed)
-
-    def _finish(self, outcome: Outcome) -> None:
-        assert self.frontier is not None
-        if self._pins[outcome.token]:
-            self._finished_parents[outcome.token] = outcome
-        else:
-            del self._pins[outcome.token]
-            self.frontier.settle(outcome)
-
-    def _unpin(self, pin: int | None) -> None:
-        if pin is None:
-            return
-        self._pins[pin] -= 1
-        if not self._pins[pin] and (outcome := self._finished_parents.pop(pin, None)) is not None:
-            self._finish(outcome)
 
     def ready(self) -> None:
         self.seam.nudge()
@@ -341,11 +294,10 @@ class Scheduler(BaseScheduler):
     def keep_item(self, item: bytes) -> None:
         """Store an item together with the end of the request it came from."""
         assert self.frontier is not None
-        parent = self.known_urls.parent.get()
-        token = self._token(parent) if parent is not None else None
+        token = self._running.token(self.known_urls.parent.get())
         if token is not None:
-            self._items.setdefault(token, []).append(item)
-        elif parent is None:
+            self._running.add_item(token, item)
+        else:
             self.frontier.outbox.keep(items=[item])
 
     def seeds_done(self) -> None:
@@ -358,7 +310,7 @@ class Scheduler(BaseScheduler):
 
     def pause(self, seconds: float) -> Deferred[None]:
         over: Deferred[None] = Deferred()
-        self._loop.later(seconds, lambda: over.callback(None))
+        self.loop.later(seconds, lambda: over.callback(None))
         return over
 
     # Time and the downloader
@@ -372,20 +324,17 @@ class Scheduler(BaseScheduler):
         if self._closed or self.frontier is None or self.failure is not None:
             return
         assert self.options is not None
-        oldest = time.monotonic() - self.options.max_runtime
-        for request, (token, began) in list(self._running.items()):
-            if began < oldest:
-                self._give_up(request, token)
+        for request, token in self._running.older_than(self.options.max_runtime):
+            self._give_up(request, token)
         self.frontier.tick()
-        self._loop.later(self._tick_every, self._tick)
+        self.loop.later(self._tick_every, self._tick)
 
     def _give_up(self, request: Request, token: int) -> None:
         assert self.options is not None
         assert self.frontier is not None
         reason = f"it did not end within {self.options.max_runtime:g} s (FLEET_MAX_RUNTIME)"
         logger.error("%s: %s. It is kept as dead.", request, reason)
-        del self._running[request]
-        self._items.pop(token, None)
+        self._running.forget(request)
         self.frontier.settle(Outcome(token, dead=reason))
         self.seam.abandon(request)
         self.seam.nudge()
@@ -397,6 +346,6 @@ class Scheduler(BaseScheduler):
         self._sample(request, None, None)
 
     def _sample(self, request: Request, latency: float | None, status: int | None) -> None:
-        token = self._token(request)
+        token = self._running.token(request)
         if token is not None and self.frontier is not None:
             self.frontier.sample(Sample(token, latency, status))

@@ -19,6 +19,7 @@ from scrapy import Request
 from scrapy.core.scraper import Slot as ScraperSlot
 from scrapy.http import Headers
 from scrapy.http.request import NO_CALLBACK
+from scrapy.utils.reactor import is_asyncio_reactor_installed
 
 from scrapy_fleet.errors import IncompatibleScrapy
 
@@ -32,15 +33,20 @@ if TYPE_CHECKING:
 
 
 class EventLoop:
-    """The loop the crawl runs on: Twisted's reactor, or asyncio's loop where there is no reactor."""
+    """The loop the crawl runs on: Twisted's reactor, or asyncio's loop where there is no reactor.
+
+    ``has_contexts`` tells whether each response is handled in a context of its own.
+    """
 
     def __init__(self) -> None:
         reactor: Any = sys.modules.get("twisted.internet.reactor")
         if reactor is not None:
             self._post, self._later = reactor.callFromThread, reactor.callLater
+            self.has_contexts = is_asyncio_reactor_installed()
         else:
             loop = asyncio.get_running_loop()
             self._post, self._later = loop.call_soon_threadsafe, loop.call_later
+            self.has_contexts = True
 
     def post(self, call: Callable[[], None]) -> None:
         with contextlib.suppress(RuntimeError):  # the loop is closed: nobody is left to tell
@@ -96,12 +102,14 @@ class Seam:
     def leaving(self, requests: list[Request]) -> list[Request]:
         """Those of ``requests`` that the downloader has let go of and the scraper has not got: while a
         redirect or a retry is handed to the scheduler, the request it comes from."""
-        scraper = self._engine.scraper.slot
+        slot, scraper = _slot(self._engine), self._engine.scraper.slot
+        if slot is None:
+            return []
         busy = set(self._engine.downloader.active)
         if scraper is not None:
             busy |= scraper.active
             busy.update(request for _, request, _ in scraper.queue)
-        return [request for request in requests if request not in busy]
+        return [request for request in requests if request in slot.inprogress and request not in busy]
 
     def abandon(self, request: Request) -> None:
         """Do not wait for a request any more: its callback does not end."""

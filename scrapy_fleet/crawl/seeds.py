@@ -19,6 +19,27 @@ if TYPE_CHECKING:
     from scrapy_fleet.crawl.scheduler import Scheduler
 
 
+class SeedCounts:
+    """Tells equal seeds apart: ``start()`` may well give one twice, and means it.
+
+    Only among the last many, so that its memory is bounded.
+    """
+
+    HALF = 50_000
+
+    def __init__(self) -> None:
+        self._recent: dict[bytes, int] = {}
+        self._older: dict[bytes, int] = {}
+
+    def next(self, fingerprint: bytes) -> int:
+        """How often this one has come, with this time."""
+        count = 1 + (self._recent.get(fingerprint) or self._older.get(fingerprint, 0))
+        self._recent[fingerprint] = count
+        if len(self._recent) >= self.HALF:
+            self._recent, self._older = {}, self._recent
+        return count
+
+
 class SeedsMiddleware:
     """Spider middleware, next to the engine: lets ``start()`` run on the worker that holds the seeding.
 

@@ -214,9 +214,10 @@ def _folder(keep: Path | None) -> Iterator[Path]:
 
 
 def demo(*, pages: int, workers: int, keep: Path | None, as_json: bool) -> int:
+    # A small site answers slowly, so that there is time to kill a worker half-way.
     shape = Shape(
         "random", pages, links=12, seed=7, redirects=0.05, missing=0.05, failing=0.03,
-        slow=0.1, delay=(0.05, 0.3),
+        slow=min(1.0, 200 / pages), delay=(0.05, 0.3),
     )  # fmt: skip
     with ExitStack() as stack:
         folder = stack.enter_context(_folder(keep))

@@ -21,7 +21,7 @@ from scrapy import Spider
 
 from scrapy_fleet.crawl.codec import Codec
 from scrapy_fleet.crawl.plain import unpack
-from scrapy_fleet.model import Batch, Counts, Entry, Kind, Outcome, Plan, Row, Snapshot
+from scrapy_fleet.model import Batch, Counts, Entry, Kind, Outcome, Plan, Row, Rule, Snapshot
 from scrapy_fleet.process import this_worker
 from scrapy_fleet.settings import open_store
 from scrapy_fleet.store.base import Store
@@ -38,7 +38,8 @@ SETTINGS: dict[str, Any] = {
     "ADDONS": {"scrapy_fleet.Addon": 500},
     "ITEM_PIPELINES": {"scrapy_fleet.FleetPipeline": 900},
     "CONCURRENT_REQUESTS": 8,
-    "CONCURRENT_REQUESTS_PER_DOMAIN": 8,
+    # Twice what the workers run at a time: they hold requests ahead, too.
+    "CONCURRENT_REQUESTS_PER_DOMAIN": 32,
     "FLEET_WORKER_TIMEOUT": 10,
     "LOG_LEVEL": "INFO",
     "REMOTE_CONTROL_ENABLED": False,
@@ -176,8 +177,8 @@ class Fleet:
         leads nowhere, is in the hands of this process. At least one worker must have joined before."""
         guard = replace(this_worker(), id="guard")
         with self.store() as store:
-            # As SETTINGS say; the plan of the worker that comes next is believed instead.
-            store.join(guard, Plan(), ttl=3600)
+            # The newest plan is believed: it must be as SETTINGS say.
+            store.join(guard, Plan(rule=Rule(concurrency=32)), ttl=3600)
             held = Entry(slot="guard", payload=b"", priority=1 << 40)
             (lease,) = store.commit(Batch(worker=guard.id, seq=1, adds=(held,), want=1)).leases
             assert lease.slot == "guard"

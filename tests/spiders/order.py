@@ -106,11 +106,14 @@ class SeedsAfterOthers(Seeds):
 
 
 class TwoHosts(SiteSpider):
-    """Hosts take turns."""
+    """Hosts take turns; the default since Scrapy 2.14."""
 
     name = "order_two_hosts"
     ordered = True
-    custom_settings = ONE_BY_ONE
+    custom_settings = {
+        **ONE_BY_ONE,
+        "SCHEDULER_PRIORITY_QUEUE": "scrapy.pqueues.DownloaderAwarePriorityQueue",
+    }
     start_paths = ["/leaf/start"]
 
     def parse(self, response: Response) -> Iterator[Any]:

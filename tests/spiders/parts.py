@@ -171,7 +171,7 @@ class State(SiteSpider):
     """``spider.state``, which stock Scrapy has with a JOBDIR only."""
 
     name = "state"
-    custom_settings = {"JOBDIR": "job", "CONCURRENT_REQUESTS": 1}
+    custom_settings = {"JOBDIR": "job"}
     own_place = True
     start_paths = ["/tree/r.1"]
 
@@ -179,8 +179,12 @@ class State(SiteSpider):
 
     def parse(self, response: Response) -> Iterator[Any]:
         self.state["pages"] = self.state.get("pages", 0) + 1
-        yield show(response, pages=self.state["pages"])
+        yield show(response)
         yield from self.follow(response)
+
+    def closed(self, reason: str) -> None:
+        assert self.crawler.stats is not None
+        self.crawler.stats.set_value("mine/pages", self.state["pages"])
 
 
 class JobDir(SiteSpider):

@@ -1,0 +1,99 @@
+"""The requests in Scrapy's hands: which lease each belongs to, and when that may be settled."""
+
+from __future__ import annotations
+
+import heapq
+import time
+from collections import Counter
+
+from scrapy import Request
+
+from scrapy_fleet.model import Outcome
+
+
+class Running:
+    """From when a request is handed out until Scrapy has let go of it.
+
+    Kept by request object, never in ``meta``: a redirect copies ``meta``. Requests that cannot be
+    stored run from here, and pin the lease they come from: should this worker die, that one runs
+    again and brings them again, so it is not settled before they are done.
+    """
+
+    def __init__(self) -> None:
+        self._leased: dict[Request, tuple[int, float]] = {}
+        self._items: dict[int, list[bytes]] = {}
+        self._local: dict[Request, int | None] = {}
+        self._queue: list[tuple[int, int, Request, int | None]] = []
+        self._queued = 0
+        self._pins: Counter[int] = Counter()
+        self._pinned: dict[int, Outcome] = {}
+
+    def start(self, request: Request, token: int) -> None:
+        self._leased[request] = (token, time.monotonic())
+
+    def token(self, request: Request | None) -> int | None:
+        """The lease that brings this request, or what comes of it, again should this worker die."""
+        if request is None:
+            return None
+        found = self._leased.get(request)
+        return found[0] if found is not None else self._local.get(request)
+
+    def add_item(self, token: int, item: bytes) -> None:
+        self._items.setdefault(token, []).append(item)
+
+    # Requests that cannot be stored
+
+    @property
+    def has_local(self) -> bool:
+        return bool(self._queue or self._local)
+
+    @property
+    def queued(self) -> int:
+        return len(self._queue)
+
+    def keep(self, request: Request, pin: int | None) -> None:
+        if pin is not None:
+            self._pins[pin] += 1
+        self._queued += 1
+        heapq.heappush(self._queue, (-request.priority, -self._queued, request, pin))
+
+    def next_local(self) -> Request | None:
+        if not self._queue:
+            return None
+        _, _, request, pin = heapq.heappop(self._queue)
+        self._local[request] = pin
+        return request
+
+    # Ending
+
+    def all(self) -> list[Request]:
+        return [*self._leased, *self._local]
+
+    def finished(self, active: set[Request]) -> list[Outcome]:
+        """What may be settled, now that Scrapy has only ``active`` in hand."""
+        outcomes = []
+        for request in [r for r in self._leased if r not in active]:
+            token, _ = self._leased.pop(request)
+            outcomes.append(Outcome(token, items=tuple(self._items.pop(token, ()))))
+        for request in [r for r in self._local if r not in active]:
+            pin = self._local.pop(request)
+            if pin is not None:
+                self._pins[pin] -= 1
+                if not self._pins[pin] and (outcome := self._pinned.pop(pin, None)) is not None:
+                    outcomes.append(outcome)
+        free = []
+        for outcome in outcomes:
+            if self._pins[outcome.token]:
+                self._pinned[outcome.token] = outcome
+            else:
+                del self._pins[outcome.token]
+                free.append(outcome)
+        return free
+
+    def older_than(self, seconds: float) -> list[tuple[Request, int]]:
+        began = time.monotonic() - seconds
+        return [(request, token) for request, (token, at) in self._leased.items() if at < began]
+
+    def forget(self, request: Request) -> None:
+        token, _ = self._leased.pop(request)
+        self._items.pop(token, None)

@@ -1,0 +1,62 @@
+"""What the frontier and its link need of others: an event loop, an owner, its limits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from scrapy_fleet.errors import FleetError
+from scrapy_fleet.model import Batch, Beat, Entry, Joined, Plan, Receipt
+
+
+class Loop(Protocol):
+    """What is needed of an event loop."""
+
+    def post(self, call: Callable[[], None]) -> None:
+        """Have it called on the loop's thread; may be used from any thread."""
+
+    def later(self, delay: float, call: Callable[[], None]) -> None:
+        """Have it called after ``delay`` seconds; only from the loop's thread."""
+
+
+class Reports(Protocol):
+    """Where the answers go, on the loop's thread."""
+
+    def joined(self, joined: Joined) -> None: ...
+    def committed(self, batches: list[Batch], receipts: list[Receipt]) -> None: ...
+    def beaten(self, beat: Beat) -> None: ...
+    def given_up(self, batches: list[Batch]) -> None: ...
+    def failed(self, error: FleetError) -> None: ...
+
+
+class Listener(Protocol):
+    """What the frontier tells its owner, always on the loop's thread."""
+
+    def gather(self) -> None:
+        """A commit is about to be made: settle what is finished, keep what has changed."""
+
+    def ready(self) -> None:
+        """Something changed: there may be requests to run, or nothing more to come."""
+
+    def known(self, entries: list[Entry]) -> None:
+        """These had been seen before."""
+
+    def failed(self, error: FleetError) -> None:
+        """The store cannot be used any more."""
+
+
+class Limits(Protocol):
+    """The settings that a frontier heeds."""
+
+    @property
+    def capacity(self) -> int: ...
+    @property
+    def lookahead(self) -> int: ...
+    @property
+    def commit_interval(self) -> float: ...
+    @property
+    def commit_size(self) -> int: ...
+    @property
+    def worker_timeout(self) -> float: ...
+    @property
+    def plan(self) -> Plan: ...
