@@ -6,10 +6,11 @@ The table is the only place where they are listed; ``docs/settings.md`` is check
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
-from urllib.parse import quote, urlsplit, urlunsplit
+from urllib.parse import quote
 from weakref import WeakKeyDictionary
 
 from msgspec import Struct
@@ -26,7 +27,10 @@ if TYPE_CHECKING:
 
 def _number(kind: type[int] | type[float], least: float) -> Callable[[Any], Any]:
     def parse(value: Any) -> Any:
-        number = kind(value)
+        try:
+            number = kind(value)
+        except (TypeError, ValueError, OverflowError):
+            raise ValueError(f"it must be a {'whole ' * (kind is int)}number") from None
         if number != number or number < least:
             raise ValueError(f"it must be {least:g} or more")
         return number
@@ -264,12 +268,8 @@ def _is_lifo(settings: BaseSettings) -> bool:
 
 
 def shown(url: str) -> str:
-    """A store's address without its password."""
-    parts = urlsplit(url)
-    if parts.password is None:
-        return url
-    host = parts.netloc.rpartition("@")[2]
-    return urlunsplit(parts._replace(netloc=f"{parts.username or ''}:***@{host}"))
+    """A store's address without its password, however badly it is written."""
+    return re.sub(r"^([^:]*:(?://)?[^:@]*):.*@", r"\1:***@", url)
 
 
 def store_path(url: str | None, crawl: str, jobdir: str | None = None) -> Path:

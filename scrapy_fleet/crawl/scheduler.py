@@ -291,10 +291,10 @@ class Scheduler(BaseScheduler):
             for entry in entries:
                 logger.debug("Filtered duplicate request: %s", self.codec.decode(entry.payload))
 
-    def keep_item(self, item: bytes) -> None:
+    def keep_item(self, item: bytes, parent: Request | None) -> None:
         """Store an item together with the end of the request it came from."""
         assert self.frontier is not None
-        token = self._running.token(self.known_urls.parent.get())
+        token = self._running.token(parent)
         if token is not None:
             self._running.add_item(token, item)
         else:

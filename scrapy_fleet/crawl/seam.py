@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import scrapy
 from scrapy import Request
+from scrapy.core.scraper import Scraper
 from scrapy.core.scraper import Slot as ScraperSlot
 from scrapy.http import Headers
 from scrapy.http.request import NO_CALLBACK
@@ -42,7 +43,8 @@ class EventLoop:
         reactor: Any = sys.modules.get("twisted.internet.reactor")
         if reactor is not None:
             self._post, self._later = reactor.callFromThread, reactor.callLater
-            self.has_contexts = is_asyncio_reactor_installed()
+            # Scrapy 2.13 handles responses without tasks of their own.
+            self.has_contexts = is_asyncio_reactor_installed() and hasattr(Scraper, "_wait_for_processing")
         else:
             loop = asyncio.get_running_loop()
             self._post, self._later = loop.call_soon_threadsafe, loop.call_later
