@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from scrapy.settings import BaseSettings
@@ -12,6 +14,10 @@ from scrapy_fleet.settings import Options
 
 if TYPE_CHECKING:
     from scrapy.crawler import Crawler
+
+
+TOOLS = {"shell", "fetch", "view", "parse", "check", "bench"}
+"""Commands that look at single pages: they must not take part in the spider's crawl."""
 
 
 class Addon:
@@ -25,6 +31,8 @@ class Addon:
         return cls(crawler)
 
     def update_settings(self, settings: BaseSettings) -> None:
+        if _scrapy_command() in TOOLS:
+            return
         settings.set("SCHEDULER", "scrapy_fleet.crawl.scheduler.Scheduler", "cmdline")
         middlewares = settings["SPIDER_MIDDLEWARES"]
         middlewares.set("scrapy_fleet.crawl.seeds.SeedsMiddleware", -1000, "addon")
@@ -39,6 +47,15 @@ class Addon:
         fleet_settings.remember(self.crawler, options)
         if not settings.getbool("AUTOTHROTTLE_ENABLED"):
             _pace_in_store(settings, options)
+
+
+def _scrapy_command() -> str | None:
+    """The ``scrapy`` command that is running; Scrapy takes it out of ``sys.argv``."""
+    words = iter(sys.orig_argv)
+    for word in words:
+        if Path(word).name in ("scrapy", "scrapy.exe", "scrapy-script.py", "cmdline.py"):
+            return next((word for word in words if not word.startswith("-")), None)
+    return None
 
 
 def _pace_in_store(settings: BaseSettings, options: Options) -> None:

@@ -92,6 +92,7 @@ class Frontier:
     def close(self, closed: Callable[[], None], *, finish: bool = False) -> None:
         """Commit the rest, hand back what was not started, leave. ``closed`` follows."""
         self._closed, self._finish = closed, finish
+        self._link.closing()
         self.drain()
         if not self._open and self.run is None:
             self._link.stop()
@@ -279,8 +280,9 @@ class Frontier:
     def committed(self, batches: list[Batch], receipts: list[Receipt]) -> None:
         self._busy = False
         for batch, receipt in zip(batches, receipts, strict=True):
-            if receipt.known:
-                self.listener.known([batch.adds[i] for i in receipt.known])
+            if batch.adds:
+                known = [batch.adds[i] for i in receipt.known]
+                self.listener.added(len(batch.adds) - len(known), known)
         batch, receipt = batches[-1], receipts[-1]
         self.counts = receipt.counts
         if batch.leave:

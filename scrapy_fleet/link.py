@@ -50,9 +50,11 @@ class Link:
         """Come back after having been given up."""
         self._queue.put(lambda: self._join(worker, plan, run))
 
+    def closing(self) -> None:
+        """From now on, do not wait for ever for a store that is away."""
+        self._stopping.set()
+
     def commit(self, batches: list[Batch]) -> None:
-        if any(batch.leave for batch in batches):
-            self._stopping.set()
         self._queue.put(lambda: self._commit(batches))
 
     def stop(self) -> None:
@@ -99,6 +101,7 @@ class Link:
         if orphans:
             came_back = self._store.give_up(orphans)
             logger.info("%d requests came back from %d workers that had died here.", came_back, len(orphans))
+            joined = self._store.join(worker, plan, self._ttl, run=joined.run)  # with what came back
         self._worker = worker
         self._beaten_at = time.monotonic()
         self._loop.post(lambda: self._reports.joined(joined))

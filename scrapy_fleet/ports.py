@@ -38,8 +38,8 @@ class Listener(Protocol):
     def ready(self) -> None:
         """Something changed: there may be requests to run, or nothing more to come."""
 
-    def known(self, entries: list[Entry]) -> None:
-        """These had been seen before."""
+    def added(self, accepted: int, known: list[Entry]) -> None:
+        """So many entries were accepted, these had been seen before."""
 
     def failed(self, error: FleetError) -> None:
         """The store cannot be used any more."""

@@ -150,6 +150,7 @@ class Options(Struct, frozen=True, kw_only=True):
     max_runtime: float
     durability: Literal["full", "normal"]
     known_urls: int
+    filtered: bool
     plan: Plan
 
 
@@ -188,6 +189,7 @@ def read(settings: BaseSettings, spider: type[Spider]) -> Options:
         max_runtime=_get(settings, "FLEET_MAX_RUNTIME"),
         durability=_get(settings, "FLEET_DURABILITY"),
         known_urls=_get(settings, "FLEET_KNOWN_URLS"),
+        filtered=_is_filtered(settings),
         plan=_plan(settings, spider),
     )
 
@@ -208,8 +210,9 @@ def _get(settings: BaseSettings, name: str) -> Any:
 def _check_names(settings: BaseSettings) -> None:
     for name in settings:
         if name.startswith("FLEET_") and name not in _BY_NAME:
-            near = difflib.get_close_matches(name, _BY_NAME, n=1)
-            hint = f"Did you mean {near[0]}?" if near else f"There are: {', '.join(_BY_NAME)}."
+            # Without the beginning, which all have in common.
+            near = difflib.get_close_matches(name[6:], [known[6:] for known in _BY_NAME], n=1)
+            hint = f"Did you mean FLEET_{near[0]}?" if near else f"There are: {', '.join(_BY_NAME)}."
             raise SettingError(f"There is no setting {name}. {hint}")
 
 
@@ -263,8 +266,25 @@ def _is_lifo(settings: BaseSettings) -> bool:
         return bool(order == "lifo")
     from scrapy.utils.misc import load_object
 
-    queue = load_object(settings["SCHEDULER_MEMORY_QUEUE"])
-    return "fifo" not in getattr(queue, "__name__", "").lower()
+    setting = settings["SCHEDULER_MEMORY_QUEUE"]
+    # Scrapy's own queue classes all bear the same name; what they are made of tells.
+    names = [cls.__name__.lower() for cls in load_object(setting).__mro__]
+    return next(("lifo" in name for name in names if "lifo" in name or "fifo" in name), True)
+
+
+def _is_filtered(settings: BaseSettings) -> bool:
+    """Whether repeated requests are dropped, as Scrapy's setting says."""
+    from scrapy.dupefilters import BaseDupeFilter, RFPDupeFilter
+    from scrapy.utils.misc import load_object
+
+    setting = settings["DUPEFILTER_CLASS"]
+    if (chosen := load_object(setting)) in (BaseDupeFilter, RFPDupeFilter):
+        return chosen is RFPDupeFilter
+    raise SettingError(
+        f"DUPEFILTER_CLASS = {setting!r} cannot be used: what has been seen is kept in the crawl's store. "
+        "To say which requests are the same, set REQUEST_FINGERPRINTER_CLASS; "
+        "to filter none, set scrapy.dupefilters.BaseDupeFilter."
+    )
 
 
 def shown(url: str) -> str:
@@ -277,7 +297,7 @@ def store_path(url: str | None, crawl: str, jobdir: str | None = None) -> Path:
     file = f"{quote(crawl, safe=' ()+,=@[]')}.db"
     if url is None:
         return Path(jobdir, "fleet.db") if jobdir else _data_folder() / "fleet" / file
-    place = url.removeprefix("sqlite:")
+    place = re.sub(r"^/{4,}", "///", url.removeprefix("sqlite:"))
     path = Path(
         place.removeprefix("//").removeprefix("/") if place.startswith("///.") else place.removeprefix("//")
     )
@@ -286,9 +306,13 @@ def store_path(url: str | None, crawl: str, jobdir: str | None = None) -> Path:
 
 def _data_folder() -> Path:
     """Scrapy's own: ``.scrapy`` beside ``scrapy.cfg``, wherever in the project we are."""
-    from scrapy.utils.project import inside_project, project_data_dir
+    from scrapy.exceptions import NotConfigured
+    from scrapy.utils.project import project_data_dir
 
-    return Path(project_data_dir()) if inside_project() else Path(".scrapy")
+    try:
+        return Path(project_data_dir())
+    except NotConfigured:  # not in a project, or one that has no scrapy.cfg
+        return Path(".scrapy")
 
 
 def open_store(

@@ -72,7 +72,7 @@ WITHOUT_ASYNCIO: list[type[SiteSpider]] = [
     requests.Cookies,
     requests.Redirects,
     requests.Retries,
-    order.Priorities,
+    requests.DepthLimit,
     closing.ItemCount,
     closing.Idle,
     parts.Feeds,
@@ -363,15 +363,15 @@ def test_redirects_come_soon_and_retries_late(order_kept: Any) -> None:
         assert all(visit.startswith("GET /heal/") for visit in visits[-4:]), visits
 
 
+@pytest.mark.skipif(STOCK_TWICE, reason="Scrapy's downloader may start more when several wait for a host")
 def test_concurrency_limits_hold(pairs: Pairs, site: Site) -> None:
     group = next(group for group in GROUPS if group.name == "parts")
-    pair = pairs.run(group.name, group.members, group.mode)
+    side = pairs.run(group.name, group.members, group.mode).fleet
     number = group.members.index(parts.Concurrent)
-    for side in (pair.stock, pair.fleet):
-        assert side.seen(number).reason == "finished"
-        most = site.most_together(side.names[number])
-        assert most[""] <= 6
-        assert max(most["127.0.0.1"], most[OTHER_HOST]) <= 4
+    assert side.seen(number).reason == "finished"
+    most = site.most_together(side.names[number])
+    assert most[""] <= 6
+    assert max(most["127.0.0.1"], most[OTHER_HOST]) <= 4
 
 
 @pytest.mark.parametrize("mode", PROCESSES)

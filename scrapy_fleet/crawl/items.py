@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from itemadapter import ItemAdapter
 from scrapy import signals
+from scrapy.exceptions import NotConfigured
 
 from scrapy_fleet.crawl.plain import pack
 from scrapy_fleet.crawl.seam import scheduler_of
@@ -31,6 +32,8 @@ class FleetPipeline:
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> FleetPipeline:
+        if not str(crawler.settings["SCHEDULER"]).startswith("scrapy_fleet."):
+            raise NotConfigured("FleetPipeline needs the add-on: ADDONS = {'scrapy_fleet.Addon': 500}")
         return cls(crawler)
 
     def process_item(self, item: Any, spider: Any = None) -> Any:
@@ -38,9 +41,7 @@ class FleetPipeline:
 
     def _item_scraped(self, item: Any, response: Any, spider: Any) -> None:
         scheduler = scheduler_of(self.crawler)
-        if scheduler is None:
-            logger.error("FleetPipeline needs the add-on: set ADDONS = {'scrapy_fleet.Addon': 500}.")
-            return
+        assert scheduler is not None
         try:
             packed = pack(ItemAdapter(item).asdict(), "item")
         except Unstorable as error:

@@ -55,9 +55,12 @@ class KnownUrls:
     @property
     def usable(self) -> bool:
         """Not while somebody listens to dropped requests: they would not hear of these."""
-        return self._half > 0 and not any(
-            True for _ in getAllReceivers(self._crawler.signals.sender, signals.request_dropped)
-        )
+        return self._half > 0 and not self.somebody_listens
+
+    @property
+    def somebody_listens(self) -> bool:
+        receivers = getAllReceivers(self._crawler.signals.sender, signals.request_dropped)
+        return any(True for _ in receivers)
 
 
 def _is_plain(request: Request) -> bool:

@@ -22,11 +22,11 @@ class Running:
     def __init__(self) -> None:
         self._leased: dict[Request, tuple[int, float]] = {}
         self._items: dict[int, list[bytes]] = {}
-        self._local: dict[Request, int | None] = {}
+        self._local: dict[Request, tuple[int | None, float]] = {}
         self._queue: list[tuple[int, int, Request, int | None]] = []
         self._queued = 0
         self._pins: Counter[int] = Counter()
-        self._pinned: dict[int, Outcome] = {}
+        self._pinned: set[int] = set()
 
     def start(self, request: Request, token: int) -> None:
         self._leased[request] = (token, time.monotonic())
@@ -35,8 +35,8 @@ class Running:
         """The lease that brings this request, or what comes of it, again should this worker die."""
         if request is None:
             return None
-        found = self._leased.get(request)
-        return found[0] if found is not None else self._local.get(request)
+        found = self._leased.get(request) or self._local.get(request)
+        return found[0] if found is not None else None
 
     def add_item(self, token: int, item: bytes) -> None:
         self._items.setdefault(token, []).append(item)
@@ -51,6 +51,12 @@ class Running:
     def queued(self) -> int:
         return len(self._queue)
 
+    @property
+    def has_orphans(self) -> bool:
+        """Whether there are some that no lease would bring again."""
+        pins = [pin for _, _, _, pin in self._queue] + [pin for pin, _ in self._local.values()]
+        return None in pins
+
     def keep(self, request: Request, pin: int | None) -> None:
         if pin is not None:
             self._pins[pin] += 1
@@ -61,7 +67,7 @@ class Running:
         if not self._queue:
             return None
         _, _, request, pin = heapq.heappop(self._queue)
-        self._local[request] = pin
+        self._local[request] = (pin, time.monotonic())
         return request
 
     # Ending
@@ -71,29 +77,29 @@ class Running:
 
     def finished(self, active: set[Request]) -> list[Outcome]:
         """What may be settled, now that Scrapy has only ``active`` in hand."""
-        outcomes = []
+        ended = set()
         for request in [r for r in self._leased if r not in active]:
-            token, _ = self._leased.pop(request)
-            outcomes.append(Outcome(token, items=tuple(self._items.pop(token, ()))))
+            ended.add(self._leased.pop(request)[0])
         for request in [r for r in self._local if r not in active]:
-            pin = self._local.pop(request)
+            pin, _ = self._local.pop(request)
             if pin is not None:
                 self._pins[pin] -= 1
-                if not self._pins[pin] and (outcome := self._pinned.pop(pin, None)) is not None:
-                    outcomes.append(outcome)
-        free = []
-        for outcome in outcomes:
-            if self._pins[outcome.token]:
-                self._pinned[outcome.token] = outcome
-            else:
-                del self._pins[outcome.token]
-                free.append(outcome)
-        return free
+        self._pinned |= ended
+        free = [token for token in self._pinned if not self._pins[token]]
+        for token in free:
+            self._pinned.discard(token)
+            del self._pins[token]
+        return [Outcome(token, items=tuple(self._items.pop(token, ()))) for token in free]
 
-    def older_than(self, seconds: float) -> list[tuple[Request, int]]:
+    def older_than(self, seconds: float) -> list[tuple[Request, int | None]]:
+        """Those that have run for longer; with the lease of those that have one of their own."""
         began = time.monotonic() - seconds
-        return [(request, token) for request, (token, at) in self._leased.items() if at < began]
+        old: list[tuple[Request, int | None]] = []
+        old += [(request, token) for request, (token, at) in self._leased.items() if at < began]
+        old += [(request, None) for request, (_, at) in self._local.items() if at < began]
+        return old
 
     def forget(self, request: Request) -> None:
+        """A leased request that is given up."""
         token, _ = self._leased.pop(request)
         self._items.pop(token, None)

@@ -17,6 +17,7 @@ from scrapy_fleet.crawl.running import Running
 from scrapy_fleet.crawl.seam import EventLoop, Seam
 from scrapy_fleet.crawl.seeds import SeedCounts
 from scrapy_fleet.crawl.state import SpiderState
+from scrapy_fleet.crawl.stats import Numbers
 from scrapy_fleet.errors import FleetError, Unreadable, Unstorable
 from scrapy_fleet.frontier import Frontier
 from scrapy_fleet.model import Entry, Joined, Outcome, Sample, Seeding
@@ -51,6 +52,7 @@ class Scheduler(BaseScheduler):
         self.failure: FleetError | None = None
         self.options: Options | None = None
         self._seed_counts = SeedCounts()
+        self._seeds_left = False
         self._seeds_failed = False
         self._running = Running()
         self._local_keys: set[int] = set()
@@ -73,9 +75,11 @@ class Scheduler(BaseScheduler):
             return opened
         self.codec = Codec(spider)
         self.state = SpiderState(spider)
+        self.numbers = Numbers(self.crawler)
         self.known_urls.limit(options.known_urls)
         assert self.crawler.request_fingerprinter is not None
         self._fingerprint = self.crawler.request_fingerprinter.fingerprint
+        self._filtered = options.filtered
         self._seed_lane = bool(self.crawler.settings.get("SCHEDULER_START_MEMORY_QUEUE"))
         self._debug = self.crawler.settings.getbool("DUPEFILTER_DEBUG")
         assert self.crawler.stats is not None
@@ -135,6 +139,7 @@ class Scheduler(BaseScheduler):
         self._closed = True
         if self.frontier is None or self.failure is not None:
             return None
+        self.numbers.hurry()
         self.gather()
         closed: Deferred[None] = Deferred()
         self.frontier.close(
@@ -200,9 +205,8 @@ class Scheduler(BaseScheduler):
             if parent is not None and not self.frontier.holds(parent):
                 return False  # what it comes from has gone to another worker, where it comes again
         self.frontier.add(entry, parent)
-        if not request.dont_filter:
+        if self._filtered and not request.dont_filter:
             self.known_urls.add(request)
-        self._stats.inc_value("scheduler/enqueued")
         return True
 
     def next_request(self) -> Request | None:
@@ -227,10 +231,10 @@ class Scheduler(BaseScheduler):
         """What "seen" means for this request; None if it is not to be filtered."""
         is_seed = request in self.seeds
         self.seeds.discard(request)
-        if request.dont_filter and not is_seed:
+        if (request.dont_filter or not self._filtered) and not is_seed:
             return None
         fingerprint = self._fingerprint(request)
-        if request.dont_filter:
+        if request.dont_filter or not self._filtered:
             # Seeds are not filtered, but are recognised when start() has to begin again.
             text = b"%d %d %s" % (self.run, self._seed_counts.next(fingerprint), fingerprint)
             fingerprint = blake2b(text, digest_size=8).digest()
@@ -279,17 +283,28 @@ class Scheduler(BaseScheduler):
             self.frontier.drain()
         for outcome in self._running.finished(self.seam.active()):
             self.frontier.settle(outcome)
-        if changed := self.state.changed():
-            self.frontier.outbox.keep(state=changed)
+        if self._seeds_left and not self._running.has_orphans:
+            self._seeds_left = False
+            self.frontier.seeded()
+        self.frontier.outbox.keep(state=self.state.changed(), stats=self.numbers.changed())
 
     def ready(self) -> None:
         self.seam.nudge()
 
-    def known(self, entries: list[Entry]) -> None:
-        self._stats.inc_value("dupefilter/filtered", len(entries))
-        if self._debug:
-            for entry in entries:
-                logger.debug("Filtered duplicate request: %s", self.codec.decode(entry.payload))
+    def added(self, accepted: int, known: list[Entry]) -> None:
+        if accepted:
+            self._stats.inc_value("scheduler/enqueued", accepted)
+        if not known:
+            return
+        self._stats.inc_value("dupefilter/filtered", len(known))
+        if self._debug or self.known_urls.somebody_listens:
+            for entry in known:
+                request = self.codec.decode(entry.payload)
+                if self._debug:
+                    logger.debug("Filtered duplicate request: %s", request)
+                self.crawler.signals.send_catch_log(
+                    signals.request_dropped, request=request, spider=self.spider
+                )
 
     def keep_item(self, item: bytes, parent: Request | None) -> None:
         """Store an item together with the end of the request it came from."""
@@ -301,8 +316,9 @@ class Scheduler(BaseScheduler):
             self.frontier.outbox.keep(items=[item])
 
     def seeds_done(self) -> None:
-        if self.frontier is not None:
-            self.frontier.seeded()
+        """``start()`` has ended. Seeds that run from memory must be done before the seeding is."""
+        self._seeds_left = True
+        self.gather()
 
     def seeds_failed(self) -> None:
         """``start()`` broke: the crawl goes on with what it gave, but is not finished when that is done."""
@@ -329,13 +345,16 @@ class Scheduler(BaseScheduler):
         self.frontier.tick()
         self.loop.later(self._tick_every, self._tick)
 
-    def _give_up(self, request: Request, token: int) -> None:
+    def _give_up(self, request: Request, token: int | None) -> None:
         assert self.options is not None
         assert self.frontier is not None
         reason = f"it did not end within {self.options.max_runtime:g} s (FLEET_MAX_RUNTIME)"
-        logger.error("%s: %s. It is kept as dead.", request, reason)
-        self._running.forget(request)
-        self.frontier.settle(Outcome(token, dead=reason))
+        if token is None:
+            logger.error("%s, which could not be stored, is given up: %s.", request, reason)
+        else:
+            logger.error("%s is kept as dead: %s.", request, reason)
+            self._running.forget(request)
+            self.frontier.settle(Outcome(token, dead=reason))
         self.seam.abandon(request)
         self.seam.nudge()
 

@@ -147,7 +147,8 @@ class Seam:
     def stop(self, reason: str) -> None:
         """Close the spider, whatever it is doing."""
         engine = self._engine
-        if engine.spider is None or self.closing:
+        # Also with a Scrapy that has no such slot: it must not end as "finished".
+        if engine.spider is None or getattr(_slot(engine), "closing", None) is not None:
             return
         if hasattr(engine, "close_spider_async"):
             from scrapy.utils.defer import deferred_from_coro

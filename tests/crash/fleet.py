@@ -81,6 +81,10 @@ class Worker:
         return self._process.is_alive()
 
     @property
+    def was_killed(self) -> bool:
+        return self._process.exitcode == -signal.SIGKILL
+
+    @property
     def sentinel(self) -> int:
         """Readable when the process has ended."""
         return self._process.sentinel
@@ -247,8 +251,19 @@ class Fleet:
             found = [unpack(item) for _, item in store.items(limit=1_000_000)]
         return sorted(item["page"] for item in found)  # type: ignore[index]
 
-    def is_unlocked(self) -> bool:
-        """Whether nobody is just now writing to the file."""
+    def suspend(self, worker: Worker) -> None:
+        """Suspend a worker, but not while it has the file locked: then all others would stand still too."""
+        deadline = time.monotonic() + PATIENCE
+        while time.monotonic() < deadline:
+            worker.signal(signal.SIGSTOP)
+            worker.suspended()
+            if self._is_unlocked():
+                return
+            worker.signal(signal.SIGCONT)
+            time.sleep(0.01)
+        raise AssertionError(f"{worker} always has the file locked")
+
+    def _is_unlocked(self) -> bool:
         database = sqlite3.connect(self.url.removeprefix("sqlite://"), timeout=0, isolation_level=None)
         try:
             database.execute("BEGIN IMMEDIATE")

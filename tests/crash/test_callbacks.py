@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from scrapy_fleet.ops.site import Shape, Site, running
-from tests.crash.fleet import PATIENCE, Fleet
+from tests.crash.fleet import PATIENCE, Fleet, Worker
 from tests.crash.rounds import arrivals_of_a_clean_crawl
 from tests.crash.spiders import BlockingSpider, DeadlySpider, EndlessSpider, RaisingSpider
 
@@ -82,17 +82,17 @@ def test_a_page_that_kills_its_worker_is_the_only_one_that_dies(tmp_path: Path) 
         fleet.start()
         fleet.start()
         deaths, held = 0, Counter[str]()
-        while fleet.snapshot().status != "finished":
-            assert deaths < 10, "workers die and die"
-            before = fleet.running()
-            if len(before) == 2:
-                wait([worker.sentinel for worker in before], PATIENCE)
-            for worker in before:
-                if not worker.alive and (leases := fleet.held_by(worker)):
+        seen: set[Worker] = set()
+        while running_now := fleet.running():
+            wait([worker.sentinel for worker in running_now], PATIENCE)
+            for worker in [w for w in fleet.workers if not w.alive and w not in seen]:
+                seen.add(worker)
+                if worker.was_killed:
                     deaths += 1
-                    held += leases
+                    held += fleet.held_by(worker)
                     fleet.start()
-        fleet.finish()
+            assert deaths < 10, "workers die and die"
+        assert fleet.snapshot().status == "finished"
         assert deaths == 5
         (dead,) = fleet.scan("dead")
         assert f"/p/{deadly}".encode() in dead.payload

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 
 import pytest
 
 from scrapy_fleet.ops.site import Shape, running
 from tests.crash.fleet import Fleet
+from tests.crash.rounds import arrivals_of_a_clean_crawl
 from tests.crash.spiders import GatedSpider, SiteSpider
 
 pytestmark = pytest.mark.crash
@@ -52,18 +54,24 @@ def test_what_ends_late_does_not_settle_what_was_leased_since(tmp_path: Path) ->
         assert fleet.items() == list(range(shape.pages))
 
 
-def test_a_retry_of_what_was_lost_meanwhile_does_not_run_beside_it(tmp_path: Path) -> None:
-    """The page fails slowly. While it does, its worker is given up; it runs again and gives its item.
-    The failure comes then: to try again would give the item twice."""
-    shape = Shape("flat", pages=2, links=1, failing=1.0, slow=1.0, delay=(2.5, 2.5))
+@pytest.mark.parametrize("first", ["the news", "the failures"])
+def test_a_retry_of_what_was_lost_meanwhile_does_not_run_beside_it(first: str, tmp_path: Path) -> None:
+    """Pages fail slowly, all at once. Before they do, their worker is given up, and may know it or not:
+    they run again. Trying again what failed, too, would give their items twice."""
+    children = 8
+    shape = Shape("flat", pages=1 + children, links=children, failing=1.0, slow=1.0, delay=(2.5, 2.5))
     with (
         running(shape) as site,
         Fleet(tmp_path, SiteSpider, start_url=site.start_url, settings={"FLEET_WORKER_TIMEOUT": 2}) as fleet,
     ):
         worker = fleet.start()
-        site.wait(arrivals=2)
+        site.wait(arrivals=1 + children)
+        fleet.wait(lambda look: look.counts.done == 1, "the first page is done")
+        if first == "the failures":
+            fleet.suspend(worker)
+            site.wait(status_500=children)
         fleet.give_up(worker)
+        worker.signal(signal.SIGCONT)
         fleet.finish()
-        assert not site.lost()
-        assert fleet.items() == [0, 1]
-        assert site.arrivals()["/p/1"] == 2
+        assert fleet.items() == list(range(shape.pages))
+        assert site.arrivals() == arrivals_of_a_clean_crawl(site.site)

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import signal
-import time
-from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from scrapy_fleet.ops.site import Shape, running
-from tests.crash.fleet import PATIENCE, Fleet, Worker
+from tests.crash.fleet import Fleet
 from tests.crash.rounds import a_shape, arrivals_of_a_clean_crawl
 from tests.crash.spiders import SiteSpider
 
@@ -54,22 +52,6 @@ def test_two_ctrl_cs_lose_nothing(tmp_path: Path) -> None:
         assert fleet.items() == list(range(SLOW.pages))
 
 
-def stop(fleet: Fleet, worker: Worker) -> Counter[str]:
-    """Suspend a worker, but not while it has the file locked: then the others would stand still too.
-
-    What it holds.
-    """
-    deadline = time.monotonic() + PATIENCE
-    while time.monotonic() < deadline:
-        worker.signal(signal.SIGSTOP)
-        worker.suspended()
-        if fleet.is_unlocked():
-            return fleet.held_by(worker)
-        worker.signal(signal.SIGCONT)
-        time.sleep(0.01)
-    raise AssertionError("it always has the file locked")
-
-
 @pytest.mark.parametrize("meanwhile", ["the crawl goes on", "the crawl finishes"])
 def test_a_suspended_worker_is_given_up_and_does_no_harm_when_it_comes_back(
     meanwhile: str, tmp_path: Path
@@ -84,7 +66,8 @@ def test_a_suspended_worker_is_given_up_and_does_no_harm_when_it_comes_back(
         with fleet.held_open():
             other = fleet.start()
             site.wait(pages=50)
-            held = stop(fleet, sleeper)
+            fleet.suspend(sleeper)
+            held = fleet.held_by(sleeper)
             fleet.wait(lambda look: sleeper.pid not in {w.pid for w in look.workers}, "it is given up")
             if meanwhile == "the crawl goes on":
                 sleeper.signal(signal.SIGCONT)

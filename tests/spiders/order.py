@@ -11,6 +11,9 @@ from tests.spiders.base import SiteSpider, show
 
 ONE_BY_ONE: dict[str, Any] = {"CONCURRENT_REQUESTS": 1}
 
+HOLD_UP = "/slow/200"
+"""Yielded first, with the highest priority: the others are all there before the next one goes out."""
+
 FIFO: dict[str, Any] = {
     "SCHEDULER_MEMORY_QUEUE": "scrapy.squeues.FifoMemoryQueue",
     "SCHEDULER_DISK_QUEUE": "scrapy.squeues.PickleFifoDiskQueue",
@@ -26,6 +29,7 @@ class Lifo(SiteSpider):
     start_paths = ["/leaf/start"]
 
     def parse(self, response: Response) -> Iterator[Any]:
+        yield self.get(HOLD_UP, self.leaf, priority=1000)
         for number in range(10):
             yield self.get(f"/leaf/{number}", self.leaf)
 
@@ -66,6 +70,7 @@ class Priorities(SiteSpider):
     start_paths = ["/leaf/start"]
 
     def parse(self, response: Response) -> Iterator[Any]:
+        yield self.get(HOLD_UP, self.leaf, priority=1000)
         for number, priority in enumerate([0, 5, -3, 5, 100, 0, -3, 7]):
             yield self.get(f"/leaf/{number}", self.leaf, priority=priority)
 
@@ -106,14 +111,12 @@ class SeedsAfterOthers(Seeds):
 
 
 class TwoHosts(SiteSpider):
-    """Hosts take turns; the default since Scrapy 2.14."""
+    """Hosts take turns; in older versions of Scrapy they do not."""
 
     name = "order_two_hosts"
     ordered = True
-    custom_settings = {
-        **ONE_BY_ONE,
-        "SCHEDULER_PRIORITY_QUEUE": "scrapy.pqueues.DownloaderAwarePriorityQueue",
-    }
+    since = (2, 16)
+    custom_settings = ONE_BY_ONE
     start_paths = ["/leaf/start"]
 
     def parse(self, response: Response) -> Iterator[Any]:
@@ -134,6 +137,7 @@ class RedirectsAndRetries(SiteSpider):
     start_paths = ["/leaf/start"]
 
     def parse(self, response: Response) -> Iterator[Any]:
+        yield self.get(HOLD_UP, self.leaf, priority=1000)
         for number in range(4):
             yield self.get(f"/redirect/302?to=/leaf/{number}", self.leaf)
             yield self.get(f"/heal/1/{number}", self.leaf)

@@ -1,0 +1,43 @@
+"""Scrapy's counters of all workers together: they stay in memory and go out as differences."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from scrapy.crawler import Crawler
+
+EVERY = 1.0
+"""Seconds between two looks at the stats."""
+
+
+class Numbers:
+    """What has been added to the worker's counters since it was last asked."""
+
+    def __init__(self, crawler: Crawler) -> None:
+        assert crawler.stats is not None
+        self._stats = crawler.stats
+        self._sent: dict[str, float] = {}
+        self._next = 0.0
+
+    def hurry(self) -> None:
+        """The next answer is the last."""
+        self._next = 0.0
+
+    def changed(self) -> dict[str, float]:
+        now = time.monotonic()
+        if now < self._next:
+            return {}
+        self._next = now + EVERY
+        changes: dict[str, float] = {}
+        for name, value in self._stats.get_stats().items():
+            if _adds_up(name, value) and value != self._sent.get(name, 0):
+                changes[name] = value - self._sent.get(name, 0)
+                self._sent[name] = value
+        return changes
+
+
+def _adds_up(name: str, value: object) -> bool:
+    """Counters are whole numbers; a maximum, a size or a time makes no sense as a sum."""
+    return type(value) is int and not name.endswith(("_max", "_min")) and not name.startswith("memusage/")

@@ -1,0 +1,225 @@
+-- needs: crawl slots waiting holding seen leasing
+-- Apply a batch, in the order that store/base.py gives, and lease entries.
+--
+-- ARGV, from the third: worker, seq, flags (letters: s seeded, l leave, f finish), want, and packed lists:
+-- groups (rank, slot) that adds name by position, adds, marks, samples, outcomes, releases, items,
+-- stats, state, and dice (numbers for jitter).
+-- Answers: 'ok', counts, seeding, known positions (packed), leases (packed), retry_in, dice used.
+
+local worker, seq, flags, want = ARGV[3], tonumber(ARGV[4]), ARGV[5], tonumber(ARGV[6])
+local groups, adds, marks, samples = ARGV[7], ARGV[8], ARGV[9], ARGV[10]
+local outcomes, releases, items, stats, state = ARGV[11], ARGV[12], ARGV[13], ARGV[14], ARGV[15]
+local seeded, leave, finish =
+  string.find(flags, 's') ~= nil, string.find(flags, 'l') ~= nil, string.find(flags, 'f') ~= nil
+
+local member_facts = alive(worker)
+if not member_facts then return {'given up'} end
+
+if seq <= member_facts.seq then
+  local told, known = {}, ''
+  if seq == member_facts.seq then
+    known = call('HGET', key('worker:' .. worker), 'known')
+    local flat = call('HGETALL', key('leases:' .. worker))
+    for i = 1, #flat, 2 do
+      if math.floor(tonumber(flat[i]) / COUNT_IN_BATCH) == seq then
+        local lease = read_lease(flat[i + 1])
+        lease.payload = call('HGET', key('payloads:' .. worker), flat[i])
+        told[#told + 1] = tell(tonumber(flat[i]), lease)
+      end
+    end
+  end
+  save_crawl()
+  return {'ok', counts(), seeding(worker), known, table.concat(told), '', 0}
+end
+
+-- Adds. Lists are written once for all entries of a group.
+local known = {}
+do
+  local lines, at = {}, 1
+  while at <= #groups do
+    local rank, slot
+    rank, slot, at = unpack_struct('<dHc0', groups, at)
+    lines[#lines + 1] = {rank = rank, slot = slot, seed = rank % 2 == 1}
+  end
+  local position = 0
+  at = 1
+  while at <= #adds do
+    local bits, digits, group, payload
+    bits, digits, group, payload, at = unpack_struct('<I4Bc0I4I4c0', adds, at)
+    if digits == '' or see(digits, bits) then
+      local line = lines[group + 1]
+      if not line.entries then
+        line.entries, line.slot = {}, slot_of(line.slot)
+      end
+      crawl.ids = crawl.ids + 1
+      line.entries[#line.entries + 1] =
+        ((crawl.lifo == 1 and not line.seed) and '-' or '') .. text(crawl.ids) .. ' ' .. payload
+    else
+      known[#known + 1] = pack('<I4', position)
+    end
+    position = position + 1
+  end
+  for _, line in ipairs(lines) do
+    if line.entries then
+      enter(line.slot, line.rank, #line.entries)
+      crawl.accepted = crawl.accepted + #line.entries
+      crawl.finished = 0
+      local newest_first = crawl.lifo == 1 and not line.seed
+      call_many(newest_first and 'LPUSH' or 'RPUSH', waiting_key(line.slot, line.rank), line.entries)
+    end
+  end
+  at = 1
+  while at <= #marks do
+    local bits, digits
+    bits, digits, at = unpack_struct('<I4Bc0', marks, at)
+    see(digits, bits)
+  end
+  grow()
+end
+
+-- Samples, outcomes and releases of tokens that the worker holds.
+local running = {}  -- slot -> how many of its downloads ended
+local new_items = {}
+do
+  local held, changed, gone = {}, {}, {}
+  local function find(token)
+    if held[token] == nil then
+      local packed = call('HGET', key('leases:' .. worker), token)
+      held[token] = packed and read_lease(packed) or false
+    end
+    return held[token]
+  end
+  local function stop(lease)
+    if lease.running == 1 then running[lease.slot] = (running[lease.slot] or 0) - 1 end
+  end
+  local function leave_hand(token, lease)
+    stop(lease)
+    held[token], changed[token] = false, nil
+    gone[#gone + 1] = token
+    if token == member_facts.alone then member_facts.alone = '' end
+    return end_lease(lease)
+  end
+  local function payload(token) return call('HGET', key('payloads:' .. worker), token) end
+
+  local at = 1
+  while at <= #samples do
+    local token, latency
+    token, latency, at = unpack_struct('<Bc0d', samples, at)
+    local lease = find(token)
+    if lease and lease.running == 1 then
+      stop(lease)
+      lease.running, changed[token] = 0, lease
+      local slot = slot_of(lease.slot)
+      slot.active = slot.active - 1
+      if latency >= 0 then
+        local old = slot.latency < 0 and latency or slot.latency
+        slot.latency = old + 0.3 * (latency - old)
+      end
+    end
+  end
+  at = 1
+  while at <= #outcomes do
+    local token, dead, reason, count
+    token, dead, reason, count, at = unpack_struct('<Bc0BI4c0I4', outcomes, at)
+    local lease = find(token)
+    for _ = 1, count do
+      local item
+      item, at = unpack_struct('<I4c0', outcomes, at)
+      if lease then new_items[#new_items + 1] = item end
+    end
+    if lease then
+      local slot = leave_hand(token, lease)
+      if dead == 1 then
+        lease.payload = payload(token)
+        die(slot, lease, reason)
+      else
+        slot.done, crawl.done = slot.done + 1, crawl.done + 1
+      end
+    end
+  end
+  at = 1
+  while at <= #releases do
+    local token
+    token, at = unpack_struct('<Bc0', releases, at)
+    local lease = find(token)
+    if lease then
+      local slot = leave_hand(token, lease)
+      lease.payload = payload(token)
+      wait(slot, lease)
+    end
+  end
+  local rewritten = {}
+  for token, lease in pairs(changed) do
+    rewritten[#rewritten + 1] = token
+    rewritten[#rewritten + 1] = write_lease(lease)
+  end
+  call_many('HSET', key('leases:' .. worker), rewritten)
+  call_many('HDEL', key('leases:' .. worker), gone)
+  call_many('HDEL', key('payloads:' .. worker), gone)
+end
+
+offer_seeding(worker)
+if seeded and crawl.seeder == worker then crawl.seeded, crawl.seeder = 1, '' end
+local seeds = seeding(worker)
+
+-- What is kept for others.
+do
+  local at = 1
+  while at <= #items do
+    new_items[#new_items + 1], at = unpack_struct('<I4c0', items, at)
+  end
+  call_many('RPUSH', key('items'), new_items)
+  at = 1
+  while at <= #stats do
+    local name, value
+    name, value, at = unpack_struct('<Hc0d', stats, at)
+    call('HSET', key('stats'), name, value + (call('HGET', key('stats'), name) or 0))
+  end
+  at = 1
+  while at <= #state do
+    local name, kept, value
+    name, kept, value, at = unpack_struct('<Hc0BI4c0', state, at)
+    if kept == 1 then call('HSET', key('state'), name, value) else call('HDEL', key('state'), name) end
+  end
+end
+
+local leases, retry, rolled = '', '', 0
+known = table.concat(known)
+if leave then
+  forget(worker, wait)
+  if finish and crawl.seeded == 1 and crawl.waiting + crawl.leased == 0 then crawl.finished = 1 end
+else
+  local mine = {}
+  for slot, ended in pairs(running) do
+    mine[slot] = call('HINCRBY', key('running:' .. worker), slot, ended)
+    if mine[slot] == 0 then call('HDEL', key('running:' .. worker), slot) end
+  end
+  if want > 0 then
+    local out = start_leasing(worker, seq, ARGV[16])
+    place_slots()
+    if member_facts.alone == '' then
+      wake()
+      local suspect, since
+      if crawl.suspects > 0 then suspect, since = oldest_suspect() end
+      if suspect and call('EXISTS', key('leases:' .. worker)) == 0 then
+        local slot = slot_of(suspect.name)
+        member_facts.alone = out.give(slot, take_suspect(slot), 1)
+      elseif not (suspect and since <= now - PATIENCE) then
+        local flat = call('HGETALL', key('running:' .. worker))
+        for i = 1, #flat, 2 do mine[flat[i]] = tonumber(flat[i + 1]) end
+        serve(out, open_slots(want, mine, #flat / 2), want)
+      end
+      out.save()
+      for slot, begun in pairs(out.running) do call('HINCRBY', key('running:' .. worker), slot, begun) end
+    end
+    leases, rolled = table.concat(out.told), out.rolled
+    if #out.told < want then
+      place_slots()
+      retry = retry_in()
+    end
+  end
+  call('HSET', key('worker:' .. worker), 'seq', seq, 'known', known, 'alone', member_facts.alone)
+end
+save_slots()
+save_crawl()
+return {'ok', counts(), seeds, known, leases, retry, rolled}

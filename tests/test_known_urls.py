@@ -1,0 +1,169 @@
+"""The early memory of known links: it saves work and changes nothing else.
+
+Each spider is run with stock Scrapy and with the add-on; what the site saw must be the same.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import scrapy
+from scrapy import Request
+from scrapy.utils.test import get_crawler
+
+from scrapy_fleet.crawl.known import KnownUrls
+from tests.crash.fleet import Fleet, Worker
+from tests.special_site import GRAPH_SIZE, OTHER_HOST, Site
+from tests.spiders import known
+from tests.spiders.base import SiteSpider
+
+STOCK: dict[str, Any] = {"ADDONS": {}, "ITEM_PIPELINES": {}}
+
+
+@dataclass
+class Seen:
+    """What a run came to: what the site was asked for, and the stats."""
+
+    visits: Counter[str]
+    stats: dict[str, Any]
+
+    def count(self, what: str) -> int:
+        return int(self.stats.get(f"count/{what}", 0))
+
+    @property
+    def filtered(self) -> int:
+        return int(self.stats.get("dupefilter/filtered", 0))
+
+
+class Crawls:
+    _numbers = itertools.count(1)
+
+    def __init__(self, site: Site, folder: Path) -> None:
+        self._site = site
+        self._folder = folder
+
+    def run(self, spider: type[SiteSpider], *ways: dict[str, Any]) -> list[Seen]:
+        """Run it in these ways, all at the same time."""
+        started = [self._start(spider, settings) for settings in ways]
+        return [self._seen(*one) for one in started]
+
+    def both(self, spider: type[SiteSpider], **settings: Any) -> tuple[Seen, Seen]:
+        """Stock Scrapy, and the add-on."""
+        stock, fleet = self.run(spider, {**settings, **STOCK}, settings)
+        assert fleet.visits == stock.visits
+        assert fleet.filtered == stock.filtered
+        return stock, fleet
+
+    def _start(self, spider: type[SiteSpider], settings: dict[str, Any]) -> tuple[str, Worker]:
+        name = f"run-{next(self._numbers)}"
+        folder = self._folder / name
+        folder.mkdir()
+        base, other = self._site.base(name), self._site.base(name, OTHER_HOST)
+        return name, Fleet(folder, spider, base=base, other=other, settings=settings).start()
+
+    def _seen(self, name: str, worker: Worker) -> Seen:
+        stats = worker.ended()
+        assert stats["finish_reason"] == "finished"
+        assert "log_count/ERROR" not in stats, worker.text()
+        return Seen(Counter(str(visit) for visit in self._site.visits(name)), stats)
+
+
+@pytest.fixture(scope="module")
+def site() -> Iterator[Site]:
+    with Site() as site:
+        yield site
+
+
+@pytest.fixture
+def crawls(site: Site, tmp_path: Path) -> Crawls:
+    return Crawls(site, tmp_path)
+
+
+def links_of_the_graph() -> list[list[int]]:
+    pages = range(GRAPH_SIZE)
+    return [
+        [t for t in (2 * n + 1, 2 * n + 2, n // 2, n, 0, (7 * n + 3) % GRAPH_SIZE) if t in pages]
+        for n in pages
+    ]
+
+
+def test_known_links_do_not_reach_scrapy(crawls: Crawls) -> None:
+    stock, fleet = crawls.both(known.Graph)
+    links = links_of_the_graph()
+    assert stock.count("scheduled") == 1 + sum(map(len, links))
+    # A link that is on a page twice may pass twice: the first is not queued yet.
+    twice = sum(len(targets) - len(set(targets)) for targets in links)
+    assert GRAPH_SIZE <= fleet.count("scheduled") <= GRAPH_SIZE + twice
+    assert set(fleet.visits.values()) == {1}
+    assert len(fleet.visits) == GRAPH_SIZE
+
+
+def test_it_can_be_switched_off(crawls: Crawls) -> None:
+    stock, fleet = crawls.both(known.Graph, FLEET_KNOWN_URLS=0)
+    assert fleet.count("scheduled") == stock.count("scheduled")
+
+
+def test_a_small_memory_forgets_but_nothing_is_fetched_twice(crawls: Crawls) -> None:
+    stock, fleet = crawls.both(known.Graph, FLEET_KNOWN_URLS=8)
+    assert set(fleet.visits.values()) == {1}
+    assert GRAPH_SIZE < fleet.count("scheduled") < stock.count("scheduled")
+
+
+def test_who_listens_to_dropped_requests_hears_of_all(crawls: Crawls) -> None:
+    stock, fleet = crawls.both(known.Listening)
+    assert fleet.count("scheduled") == stock.count("scheduled")
+    assert stock.count("dropped") == stock.filtered > 0
+    assert fleet.count("dropped") == stock.count("dropped")
+
+
+def test_a_page_met_too_deep_is_fetched_when_it_is_met_again(crawls: Crawls) -> None:
+    _, fleet = crawls.both(known.TooDeep)
+    assert fleet.visits["GET /leaf/target"] == 1
+
+
+def test_a_page_that_was_offsite_is_fetched_when_it_is_allowed(crawls: Crawls) -> None:
+    _, fleet = crawls.both(known.Offsite)
+    assert fleet.visits["GET other /leaf/there"] == 1
+
+
+def test_what_is_not_to_be_filtered_is_not(crawls: Crawls) -> None:
+    _, fleet = crawls.both(known.Unfiltered)
+    # Unfiltered requests make a page known to nobody: those of c, which are filtered, come through too.
+    assert fleet.visits["GET /leaf/a"] == 2
+    assert fleet.visits["GET /leaf/again"] == 2 + 1 + 1
+    assert fleet.visits["GET /leaf/x"] == 2 + 2 + 1
+
+
+def test_other_requests_for_a_known_url_are_not_confused(crawls: Crawls) -> None:
+    _, fleet = crawls.both(known.OneUrl)
+    asked = Counter(visit.split()[0] for visit in fleet.visits.elements() if "/echo/" in visit)
+    has_verbatim = scrapy.version_info >= (2, 19)
+    assert asked == {"GET": 3 if has_verbatim else 2, "POST": 4, "PUT": 1}
+
+
+def test_a_fingerprinter_that_sees_less_is_heeded(crawls: Crawls) -> None:
+    _, fleet = crawls.both(known.Sessions)
+    assert sum(visit.startswith("GET /leaf/x") for visit in fleet.visits.elements()) == 2
+
+
+def test_a_fingerprinter_that_sees_more_is_heeded(crawls: Crawls) -> None:
+    _, fleet = crawls.both(known.Languages)
+    assert fleet.visits["GET /echo/it"] == 2
+
+
+def test_its_size_is_bounded() -> None:
+    urls = KnownUrls(get_crawler())
+    urls.limit(100)
+    requests = [Request(f"http://a.example/{n}") for n in range(1000)]
+    for request in requests:
+        urls.add(request)
+        assert request in urls
+    remembered = [request for request in requests if request in urls]
+    assert 50 <= len(remembered) <= 100
+    assert remembered == requests[-len(remembered) :]
