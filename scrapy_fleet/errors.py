@@ -27,6 +27,15 @@ class StoreAway(FleetError):
     """The store does not answer, is locked or full; nothing is lost, and it is tried again."""
 
 
+class StoreEmptied(FleetError):
+    """The store has lost this crawl: its server was restarted without its data, or emptied (FLUSHALL).
+
+    Gone are the requests that waited, what was seen, and items, counters and state kept there; what this
+    worker holds is not. To prevent it, let the server write to disk (``appendonly yes``), do not let
+    it evict keys (``maxmemory-policy noeviction``), and give the crawl a database that nobody flushes.
+    """
+
+
 class GivenUp(FleetError):
     """This worker was silent for longer than FLEET_WORKER_TIMEOUT; what it held was passed on.
 

@@ -1,0 +1,122 @@
+"""The server: its scripts, and its errors in our words."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from redis import exceptions
+from redis.exceptions import RedisError
+
+from scrapy_fleet.errors import FleetError, StoreAway, StoreError
+from scrapy_fleet.store.redis.address import connect
+
+OLDEST = "6.2"
+
+
+@cache
+def script(verb: str) -> tuple[bytes, str]:
+    """The text of a verb's script, after the shared parts that it needs, and its name on the server."""
+    folder = files("scrapy_fleet.store.redis").joinpath("lua")
+    own = folder.joinpath(f"{verb}.lua").read_text(encoding="utf-8")
+    needs = own.partition("\n")[0].removeprefix("-- needs: ").split()
+    shared = [folder.joinpath("shared", f"{name}.lua").read_text(encoding="utf-8") for name in needs]
+    whole = "\n".join([*shared, own]).encode()
+    return whole, hashlib.sha1(whole, usedforsecurity=False).hexdigest()
+
+
+class Server:
+    """Runs scripts on the keys of one crawl."""
+
+    def __init__(self, url: str, shown: str, key: str) -> None:
+        self._url = url
+        self._shown = shown
+        self._key = key
+        self._client: Any = None
+
+    def run(self, verb: str, *args: bytes | str | float) -> list[Any]:
+        whole, name = script(verb)
+        try:
+            try:
+                answer = self._connected().execute_command("EVALSHA", name, 1, self._key, *args)
+            except exceptions.NoScriptError:
+                # A server that was restarted, or another one after a failover.
+                answer = self._client.execute_command("EVAL", whole, 1, self._key, *args)
+        except (RedisError, OSError) as error:
+            raise ours(error, self._shown) from error
+        assert isinstance(answer, list)
+        return answer
+
+    def command(self, *args: bytes | str | float) -> Any:
+        """Run a command that only reads."""
+        try:
+            return self._connected().execute_command(*args)
+        except (RedisError, OSError) as error:
+            raise ours(error, self._shown) from error
+
+    def _connected(self) -> Any:
+        if self._client is None:
+            self._client = connect(self._url, self._shown)
+        return self._client
+
+    def close(self) -> None:
+        if self._client is not None:
+            self._client.close()
+            self._client = None
+
+
+def ours(error: Exception, shown: str) -> FleetError:
+    """What passes by itself is StoreAway, what does not is StoreError."""
+    said = str(error)
+    for pattern, kind, remedy in _SAID:
+        if re.search(pattern, said, re.IGNORECASE):
+            return kind(f"{shown}: {remedy} ({said})")
+    if isinstance(error, exceptions.AuthenticationError):
+        return StoreError(f"{shown}: the user or password is wrong ({said}). Set them in FLEET_URL.")
+    if isinstance(error, exceptions.InvalidResponse):
+        return StoreError(f"{shown} does not answer as Redis does ({said}). Check host and port in FLEET_URL.")
+    if isinstance(error, exceptions.TimeoutError):
+        return StoreAway(f"{shown} does not answer in time ({said}).")
+    if isinstance(
+        error,
+        exceptions.ConnectionError
+        | exceptions.ReadOnlyError
+        | exceptions.ClusterError
+        | exceptions.RedisClusterException
+        | exceptions.TryAgainError
+        | OSError,
+    ):
+        return StoreAway(f"{shown} cannot be reached or used now ({said}).")
+    return StoreError(f"{shown}: {said}")
+
+
+_SAID: tuple[tuple[str, type[FleetError], str], ...] = (
+    (
+        r"^OOM |command not allowed when used memory|OOM command",
+        StoreAway,
+        "the server is full (maxmemory). Raise maxmemory, or remove what is not needed",
+    ),
+    (r"CERTIFICATE_VERIFY_FAILED", StoreError, "its certificate is not trusted: add ?ssl_ca_certs=/path/to/ca.pem"),
+    (r"WRONG_VERSION_NUMBER|record layer failure", StoreError, "it does not speak TLS: use redis://"),
+    (
+        r"WRONGPASS|NOAUTH|invalid password|invalid username-password|Authentication required",
+        StoreError,
+        "the user or password is wrong; set them in FLEET_URL, as in redis://user:password@host:6379/0",
+    ),
+    (
+        r"NOPERM|has no permissions|no permission",
+        StoreError,
+        "the user may not do what is needed; give it the rights: ACL SETUSER <user> ~fleet:* +@all -@dangerous +info",
+    ),
+    (r"(DB index is out of range|invalid DB index)", StoreError, "there is no such database; name another in FLEET_URL"),
+    (r"cluster support disabled", StoreError, "it is no cluster: use redis:// instead of redis+cluster://"),
+    (r"^MOVED |\bMOVED\b", StoreError, "it is part of a cluster: use redis+cluster://"),
+    (r"a key is missing", StoreError, "keys of this crawl were deleted or evicted; set maxmemory-policy to noeviction"),
+    (r"unknown command", StoreError, f"it lacks commands that are needed; use Redis {OLDEST} or newer, or Valkey"),
+    (r"MISCONF", StoreAway, "the server cannot write to its disk and refuses changes; see its log"),
+    (r"max number of clients", StoreAway, "the server has no connection left; raise maxclients"),
+    (r"LOADING|MASTERDOWN|CLUSTERDOWN|READONLY|NOREPLICAS|BUSY |UNBLOCKED|TRYAGAIN", StoreAway, "the server is not ready"),
+)

@@ -1,0 +1,210 @@
+"""The verbs of the store protocol, on Redis."""
+
+from __future__ import annotations
+
+import heapq
+import secrets
+from collections.abc import Callable, Iterator
+from random import Random
+from typing import Any
+from urllib.parse import quote
+
+from scrapy_fleet.errors import GivenUp, StoreEmptied, StoreError
+from scrapy_fleet.model import (
+    Batch,
+    Beat,
+    Counts,
+    Joined,
+    Kind,
+    Plan,
+    Receipt,
+    Row,
+    Seeding,
+    Snapshot,
+    Worker,
+)
+from scrapy_fleet.store.base import MAX_WANT
+from scrapy_fleet.store.redis import observing, packing
+from scrapy_fleet.store.redis.server import OLDEST, Server
+
+FORMAT = 1
+MENDED_AT_ONCE = 500
+ROWS_AT_ONCE = 1000
+
+
+class RedisStore:
+    """See :class:`scrapy_fleet.store.base.Store` for what each verb means.
+
+    Nothing is sent before the first verb is called, unless ``create`` is false: then the crawl must
+    be there. ``clock`` takes the place of the server's, for tests.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        crawl: str,
+        *,
+        shown: str | None = None,
+        clock: Callable[[], float] | None = None,
+        random: Random | None = None,
+        create: bool = True,
+    ) -> None:
+        self.url = shown or url
+        self._crawl = crawl
+        # Braces in a name would end the hash tag that keeps a crawl on one node of a cluster.
+        self._prefix = f"fleet:{{{quote(crawl, safe=' !#$&()*+,-./:;<=>?@[]^_|~', encoding='utf-8')}}}:"
+        self._server = Server(url, self.url, f"{self._prefix}meta")
+        self._clock = clock
+        self._random = random or Random()
+        self._give_back_chance = random is not None
+        self._jitter = False
+        self._incarnation = ""
+        self._emptied = False
+        if not create and self._server.command("EXISTS", f"{self._prefix}meta") == 0:
+            self.close()
+            raise StoreError(f"There is no crawl {crawl!r} at {self.url}. Check the name and FLEET_URL.")
+
+    def close(self) -> None:
+        self._server.close()
+
+    def _run(self, verb: str, *args: bytes | str | float) -> list[Any]:
+        now = "" if self._clock is None else repr(self._clock())
+        status, *answer = self._server.run(verb, now, self._incarnation, *args)
+        if status == b"given up":
+            raise GivenUp(GivenUp.__doc__)
+        if status == b"emptied":
+            self._emptied = True
+            raise StoreEmptied(f"{self.url}: {StoreEmptied.__doc__}")
+        if status == b"old":
+            raise StoreError(
+                f"{self.url} is Redis {answer[0].decode()}; {OLDEST} or newer, or Valkey, is needed."
+            )
+        if status == b"newer":
+            raise StoreError(
+                f"{self.url}: the crawl {self._crawl!r} was written by a newer scrapy-fleet (format "
+                f"{answer[0].decode()}, this one knows {FORMAT}). Upgrade scrapy-fleet, or set FLEET_CRAWL."
+            )
+        return answer
+
+    def join(self, worker: Worker, plan: Plan, ttl: float, *, run: int | None = None) -> Joined:
+        if self._emptied:
+            self._incarnation, self._emptied = "", False
+        rule = plan.rule
+        id, run_now, resumed, counts, seeding, state, others = self._run(
+            "join",
+            f"i{secrets.token_hex(8)}",
+            FORMAT,
+            *(worker.id, worker.host, worker.pid, worker.home, worker.birth, ttl, int(run is not None)),
+            *(rule.concurrency, rule.delay, rule.jitter),
+            *(int(plan.lifo), plan.max_attempts, plan.suspect_after, int(plan.keep_seen)),
+            packing.rules(plan),
+        )
+        self._incarnation = id.decode()
+        self._jitter = any(each.delay and each.jitter for each in (rule, *plan.slots.values()))
+        return Joined(
+            run=run_now,
+            resumed=bool(resumed),
+            counts=Counts(*counts),
+            seeding=Seeding(seeding.decode()),
+            state=dict(zip(map(packing.text, state[::2]), state[1::2], strict=True)),
+            others=observing.read_workers(others),
+        )
+
+    def commit(self, batch: Batch) -> Receipt:
+        flags = "s" * batch.seeded + "l" * batch.leave + "f" * batch.finish
+        want = min(max(batch.want, 0), MAX_WANT)
+        chance = self._random.getstate() if self._jitter and self._give_back_chance else None
+        dice = [self._random.random() for _ in range(want if self._jitter else 0)]
+        counts, seeding, known, leases, retry_in, rolled = self._run(
+            "commit",
+            *(batch.worker, batch.seq, flags, want),
+            *packing.adds(batch.adds),
+            packing.marks(batch.marks),
+            packing.samples(batch.samples),
+            packing.outcomes(batch.outcomes),
+            packing.tokens(batch.releases),
+            packing.items(batch.items),
+            packing.stats(batch.stats),
+            packing.state(batch.state),
+            packing.doubles(dice),
+        )
+        if chance is not None:
+            # Whoever gave the numbers gets back those that were not used: so they can be foretold.
+            self._random.setstate(chance)
+            for _ in range(rolled):
+                self._random.random()
+        return Receipt(
+            Counts(*counts),
+            Seeding(seeding.decode()),
+            packing.read_leases(leases),
+            packing.read_positions(known),
+            float(retry_in) if retry_in else None,
+        )
+
+    def beat(self, worker: str) -> Beat:
+        counts, seeding, reaped = self._run("beat", worker)
+        return Beat(Counts(*counts), Seeding(seeding.decode()), reaped)
+
+    def give_up(self, workers: tuple[str, ...]) -> int:
+        return int(self._run("give_up", *workers)[0])
+
+    # Observing and controlling
+
+    def snapshot(self, slots: int = 20) -> Snapshot:
+        return observing.snapshot(self._crawl, self._run("snapshot", slots))
+
+    def scan(self, kind: Kind, *, slot: str | None = None, after: int = 0, limit: int = 100) -> list[Row]:
+        if kind == "waiting" and slot is not None:
+            return self._waiting(slot, after, limit)
+        if kind == "leased":
+            rows = iter(packing.read_rows(self._run("scan", "leased", "", 0, 0)[0]))
+        else:
+            rows = self._dead(after) if kind == "dead" else self._all_waiting()
+        chosen = (row for row in rows if row.id > after and slot in (None, row.slot))
+        if kind == "dead":  # they come by id
+            return [row for _, row in zip(range(limit), chosen, strict=False)]
+        return heapq.nsmallest(limit, chosen, key=lambda row: row.id)
+
+    def _waiting(self, slot: str, after: int, limit: int) -> list[Row]:
+        rows: list[Row] = []
+        while len(rows) < limit:
+            most = min(ROWS_AT_ONCE, limit - len(rows))
+            found = packing.read_rows(self._run("scan", "waiting", slot, after + len(rows), most)[0])
+            rows += found
+            if len(found) < most:
+                break
+        return rows
+
+    def _all_waiting(self) -> Iterator[Row]:
+        at = 0
+        while names := self._server.command("ZRANGE", f"{self._prefix}sizes", at, at + ROWS_AT_ONCE - 1):
+            at += len(names)
+            for name in names:
+                yield from self._waiting(packing.text(name), 0, 1 << 60)
+
+    def _dead(self, after: int) -> Iterator[Row]:
+        while rows := packing.read_rows(self._run("scan", "dead", "", after, ROWS_AT_ONCE)[0]):
+            yield from rows
+            after = rows[-1].id
+
+    def requeue(self, ids: tuple[int, ...] | None = None) -> int:
+        return self._mend("requeue", ids)
+
+    def drop(self, ids: tuple[int, ...] | None = None) -> int:
+        return self._mend("drop", ids)
+
+    def _mend(self, verb: str, ids: tuple[int, ...] | None) -> int:
+        """In pieces, so that no call holds the server for long."""
+        mended = 0
+        if ids is not None:
+            for first in range(0, len(ids), MENDED_AT_ONCE):
+                piece = ids[first : first + MENDED_AT_ONCE]
+                mended += self._run("mend", verb, len(piece), *piece)[0]
+            return mended
+        while (some := self._run("mend", verb, MENDED_AT_ONCE)[0]) > 0:
+            mended += some
+        return mended
+
+    def items(self, after: int = 0, limit: int = 100) -> list[tuple[int, bytes]]:
+        found = self._server.command("LRANGE", f"{self._prefix}items", after, after + limit - 1)
+        return list(enumerate(found, start=after + 1))
