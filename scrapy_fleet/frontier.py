@@ -38,6 +38,8 @@ logger = logging.getLogger(__name__)
 
 POLL_FIRST, POLL_LAST = 0.01, 0.25
 """How soon an idle worker asks again, at first and at last."""
+GRACE = 0.005
+"""How long the end of a download waits for what comes of it, where the order is strict."""
 SOON = 0.001
 """A lease that may run within this time may run now."""
 
@@ -203,8 +205,7 @@ class Frontier:
         if self._closed:
             return True
         if self._pending():
-            # The end of a download alone brings nothing if nothing is waiting: its children follow soon.
-            idle = self._hungry and not (self.outbox.only_samples and self.counts.waiting == 0)
+            idle = self._hungry and not (self.outbox.only_samples and self._may_wait())
             if idle or self.outbox.size >= self.limits.commit_size:
                 return True
             if self.outbox.age >= self.limits.commit_interval or not self.outbox:
@@ -214,6 +215,14 @@ class Frontier:
         if self._hungry:
             return time.monotonic() - self._asked_at >= self._poll
         return self._is_low()
+
+    def _may_wait(self) -> bool:
+        """Whether the end of a download can wait for what comes of it: nothing else is there to be had,
+        or the order is strict, and a redirect or a link that is next must be there before it is asked."""
+        strict = self.limits.lookahead == 0 and self.outbox.age < GRACE
+        if strict:
+            self._loop.later(GRACE, self._wake)
+        return strict or self.counts.waiting == 0
 
     def _is_low(self) -> bool:
         """Whether to ask for more before the last lease is taken, as long as asking brought enough."""

@@ -212,6 +212,8 @@ class Scheduler(BaseScheduler):
     def next_request(self) -> Request | None:
         if self.frontier is None or self.failure is not None:
             return None
+        # The engine may have been woken by a callback: what it starts now is not that callback's doing.
+        self.known_urls.parent.set(None)
         if (local := self._running.next_local()) is not None:
             self._stats.inc_value("scheduler/dequeued")
             return local
@@ -244,11 +246,8 @@ class Scheduler(BaseScheduler):
 
     def _parent_of(self, request: Request) -> Request | None:
         """The request whose callback gave this one, or whose redirect or retry it is; if it can be told."""
-        parent = self.known_urls.parent.get()
-        if parent is not None or request in self.seeds:
-            return parent
         leaving = self.seam.leaving(self._running.all())
-        return leaving[0] if len(leaving) == 1 else None
+        return leaving[0] if len(leaving) == 1 else self.known_urls.parent.get()
 
     # Requests that cannot be stored
 
