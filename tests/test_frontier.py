@@ -284,6 +284,23 @@ async def test_draining_hands_back_what_was_not_started(open_store: Callable[[],
 
 
 @in_loop
+async def test_what_arrives_while_draining_is_handed_back(store: Recording) -> None:
+    desk = await Desk(store).open()
+    gate = threading.Event()
+    store.before = lambda batch: asserted(gate.wait(PATIENCE))
+    desk.add(*some(20))
+    assert desk.frontier.next() is None
+    await desk.until(lambda: desk.frontier._busy)
+    desk.frontier.drain()
+    gate.set()
+    await desk.until(lambda: len(store.with_adds()) == 1 and desk.at_rest())
+    await desk.commit()
+    assert store.snapshot().counts.leased == 0
+    assert store.snapshot().counts.waiting == 20
+    await desk.close()
+
+
+@in_loop
 async def test_closing_leaves_nothing_leased_and_loses_nothing(open_store: Callable[[], Store]) -> None:
     desk = await busy(open_store())
     done, _running = await desk.take(2)
@@ -503,6 +520,24 @@ async def test_a_worker_that_was_given_up_comes_back(
     assert not new & old
     await desk.close()
     assert store.snapshot().counts.leased == 0
+
+
+@in_loop
+async def test_what_was_stored_before_it_was_given_up_is_not_stored_again(store: Recording) -> None:
+    desk = await busy(store)
+    desk.add(*some(700, "orphan"), key=False)
+
+    def lose_the_second(batch: Batch) -> None:
+        if store.with_adds()[1:] and batch.worker == "w":
+            store.give_up(("w",))
+
+    store.before = lose_the_second
+    await desk.commit()
+    await desk.until(lambda: desk.frontier._open and desk.at_rest())
+    await desk.commit()
+    assert [len(batch.adds) for batch in store.with_adds()[1:]] == [500, 200]
+    assert store.snapshot().counts.accepted == 800
+    await desk.close()
 
 
 @in_loop

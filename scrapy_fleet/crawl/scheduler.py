@@ -247,7 +247,11 @@ class Scheduler(BaseScheduler):
     def _parent_of(self, request: Request) -> Request | None:
         """The request whose callback gave this one, or whose redirect or retry it is; if it can be told."""
         leaving = self.seam.leaving(self._running.all())
-        return leaving[0] if len(leaving) == 1 else self.known_urls.parent.get()
+        if len(leaving) == 1:
+            return leaving[0]
+        parent = self.known_urls.parent.get()
+        # A wrong parent is worse than none: contexts are inherited, so its callback must be running.
+        return parent if parent is not None and self.seam.is_scraping(parent) else None
 
     # Requests that cannot be stored
 

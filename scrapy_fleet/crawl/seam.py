@@ -113,6 +113,11 @@ class Seam:
             busy.update(request for _, request, _ in scraper.queue)
         return [request for request in requests if request in slot.inprogress and request not in busy]
 
+    def is_scraping(self, request: Request) -> bool:
+        """Whether the request's callback is running, or its items are being processed."""
+        scraper = self._engine.scraper.slot
+        return scraper is not None and request in scraper.active
+
     def abandon(self, request: Request) -> None:
         """Do not wait for a request any more: its callback does not end."""
         slot, scraper = _slot(self._engine), self._engine.scraper.slot

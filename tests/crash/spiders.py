@@ -65,9 +65,13 @@ class BlockingSpider(TroubleSpider):
 
 
 class DeadlySpider(TroubleSpider):
-    """One page takes its worker along, every time."""
+    """One page takes its worker along, every time, once the file ``gate`` exists."""
+
+    gate = ""
 
     async def before(self) -> None:
+        while not Path(self.gate).exists():
+            await asyncio.sleep(0.02)
         os.kill(os.getpid(), signal.SIGKILL)
 
 
@@ -128,3 +132,15 @@ class GatedSpider(SiteSpider):
             raise ValueError("as this spider does")
         async for each in super().parse(response):
             yield each
+
+
+class LingeringSpider(SiteSpider):
+    """Its callbacks end when the file ``gate`` exists; their links are found before."""
+
+    gate = ""
+
+    async def parse(self, response: Response) -> AsyncIterator[Any]:
+        async for each in super().parse(response):
+            yield each
+        while not Path(self.gate).exists():
+            await asyncio.sleep(0.02)

@@ -75,12 +75,17 @@ def a_quiet_leaf(site: Site) -> int:
 def test_a_page_that_kills_its_worker_is_the_only_one_that_dies(tmp_path: Path) -> None:
     shape = Shape("tree", pages=150, links=6, seed=4, redirects=0.1, missing=0.1, failing=0.1)
     deadly = a_quiet_leaf(Site(shape))
+    gate = tmp_path / "gate"
     with (
         running(shape) as site,
-        Fleet(tmp_path, DeadlySpider, start_url=site.start_url, trouble_at=f"/p/{deadly}") as fleet,
+        Fleet(
+            tmp_path, DeadlySpider, start_url=site.start_url, trouble_at=f"/p/{deadly}", gate=str(gate)
+        ) as fleet,
     ):
         fleet.start()
         fleet.start()
+        # Not before both have joined: who joins takes from the dead what they held, before it is seen here.
+        gate.touch()
         deaths, held = 0, Counter[str]()
         seen: set[Worker] = set()
         while running_now := fleet.running():

@@ -7,10 +7,10 @@ from typing import Literal
 
 import pytest
 
-from scrapy_fleet.ops.site import running
+from scrapy_fleet.ops.site import Shape, running
 from tests.crash.fleet import Fleet
 from tests.crash.rounds import a_shape, arrivals_of_a_clean_crawl, kill_rounds
-from tests.crash.spiders import SiteSpider
+from tests.crash.spiders import LingeringSpider, SiteSpider
 
 pytestmark = pytest.mark.crash
 
@@ -39,6 +39,32 @@ def test_a_killed_worker_that_nobody_replaces_is_noticed_by_its_silence(tmp_path
         held = fleet.held_by(doomed)
         fleet.finish()
         expected = arrivals_of_a_clean_crawl(site.site)
+        assert not expected - site.arrivals()
+        assert not site.arrivals() - expected - held
+        assert fleet.items() == list(range(shape.pages))
+
+
+def test_retries_are_stored_before_what_they_come_from_is_settled(tmp_path: Path) -> None:
+    """Every page fails once, and callbacks linger: a retry taken for the child of one of them would wait
+    for its end, while the request that failed is settled."""
+    shape = Shape("tree", pages=60, links=6, seed=9, redirects=0.2, failing=1.0)
+    gate = tmp_path / "gate"
+    settings = {"FLEET_COMMIT_INTERVAL": 5}
+    with (
+        running(shape) as site,
+        Fleet(
+            tmp_path, LingeringSpider, start_url=site.start_url, settings=settings, gate=str(gate)
+        ) as fleet,
+    ):
+        doomed = fleet.start()
+        site.wait(status_500=20)
+        doomed.kill()
+        held = fleet.held_by(doomed)
+        gate.touch()
+        fleet.start()
+        fleet.finish()
+        expected = arrivals_of_a_clean_crawl(site.site)
+        assert not site.lost()
         assert not expected - site.arrivals()
         assert not site.arrivals() - expected - held
         assert fleet.items() == list(range(shape.pages))

@@ -16,7 +16,10 @@ from redis.sentinel import Sentinel
 from scrapy_fleet.errors import StoreError
 
 SCHEMES = frozenset(
-    f"{name}{tls}{way}" for name in ("redis", "valkey") for tls in ("", "s") for way in ("", "+sentinel", "+cluster")
+    f"{name}{tls}{way}"
+    for name in ("redis", "valkey")
+    for tls in ("", "s")
+    for way in ("", "+sentinel", "+cluster")
 ) | {"unix"}
 
 TIMEOUT = 5.0

@@ -134,9 +134,7 @@ def read_leases(data: bytes) -> tuple[Lease, ...]:
         at += length + 4
         payload = data[at : at + size]
         at += size
-        leases.append(
-            Lease(int(token), names[name], payload, *_priority(rank), attempts, delay, bool(alone))
-        )
+        leases.append(Lease(int(token), names[name], payload, *_priority(rank), attempts, delay, bool(alone)))
     leases.sort(key=lambda lease: lease.token)
     return tuple(leases)
 

@@ -77,7 +77,9 @@ def ours(error: Exception, shown: str) -> FleetError:
     if isinstance(error, exceptions.AuthenticationError):
         return StoreError(f"{shown}: the user or password is wrong ({said}). Set them in FLEET_URL.")
     if isinstance(error, exceptions.InvalidResponse):
-        return StoreError(f"{shown} does not answer as Redis does ({said}). Check host and port in FLEET_URL.")
+        return StoreError(
+            f"{shown} does not answer as Redis does ({said}). Check host and port in FLEET_URL."
+        )
     if isinstance(error, exceptions.TimeoutError):
         return StoreAway(f"{shown} does not answer in time ({said}).")
     if isinstance(
@@ -99,7 +101,11 @@ _SAID: tuple[tuple[str, type[FleetError], str], ...] = (
         StoreAway,
         "the server is full (maxmemory). Raise maxmemory, or remove what is not needed",
     ),
-    (r"CERTIFICATE_VERIFY_FAILED", StoreError, "its certificate is not trusted: add ?ssl_ca_certs=/path/to/ca.pem"),
+    (
+        r"CERTIFICATE_VERIFY_FAILED",
+        StoreError,
+        "its certificate is not trusted: add ?ssl_ca_certs=/path/to/ca.pem",
+    ),
     (r"WRONG_VERSION_NUMBER|record layer failure", StoreError, "it does not speak TLS: use redis://"),
     (
         r"WRONGPASS|NOAUTH|invalid password|invalid username-password|Authentication required",
@@ -111,12 +117,28 @@ _SAID: tuple[tuple[str, type[FleetError], str], ...] = (
         StoreError,
         "the user may not do what is needed; give it the rights: ACL SETUSER <user> ~fleet:* +@all -@dangerous +info",
     ),
-    (r"(DB index is out of range|invalid DB index)", StoreError, "there is no such database; name another in FLEET_URL"),
+    (
+        r"(DB index is out of range|invalid DB index)",
+        StoreError,
+        "there is no such database; name another in FLEET_URL",
+    ),
     (r"cluster support disabled", StoreError, "it is no cluster: use redis:// instead of redis+cluster://"),
     (r"^MOVED |\bMOVED\b", StoreError, "it is part of a cluster: use redis+cluster://"),
-    (r"a key is missing", StoreError, "keys of this crawl were deleted or evicted; set maxmemory-policy to noeviction"),
-    (r"unknown command", StoreError, f"it lacks commands that are needed; use Redis {OLDEST} or newer, or Valkey"),
+    (
+        r"a key is missing",
+        StoreError,
+        "keys of this crawl were deleted or evicted; set maxmemory-policy to noeviction",
+    ),
+    (
+        r"unknown command",
+        StoreError,
+        f"it lacks commands that are needed; use Redis {OLDEST} or newer, or Valkey",
+    ),
     (r"MISCONF", StoreAway, "the server cannot write to its disk and refuses changes; see its log"),
     (r"max number of clients", StoreAway, "the server has no connection left; raise maxclients"),
-    (r"LOADING|MASTERDOWN|CLUSTERDOWN|READONLY|NOREPLICAS|BUSY |UNBLOCKED|TRYAGAIN", StoreAway, "the server is not ready"),
+    (
+        r"LOADING|MASTERDOWN|CLUSTERDOWN|READONLY|NOREPLICAS|BUSY |UNBLOCKED|TRYAGAIN",
+        StoreAway,
+        "the server is not ready",
+    ),
 )

@@ -6,7 +6,7 @@ import heapq
 import secrets
 from collections.abc import Callable, Iterator
 from random import Random
-from typing import Any
+from typing import Any, Self
 from urllib.parse import quote
 
 from scrapy_fleet.errors import GivenUp, StoreEmptied, StoreError
@@ -30,6 +30,28 @@ from scrapy_fleet.store.redis.server import OLDEST, Server
 FORMAT = 1
 MENDED_AT_ONCE = 500
 ROWS_AT_ONCE = 1000
+
+chance = Random()
+
+
+class Dice:
+    """Numbers by chance for a script. A generator that was given is left as if only those used were drawn."""
+
+    def __init__(self, given: Random | None, count: int) -> None:
+        self.rolled = 0
+        self._given = given
+        self._before = given.getstate() if given else None
+        roll = (given or chance).random
+        self.numbers = [roll() for _ in range(count)]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        if self._given and self._before:
+            self._given.setstate(self._before)
+            for _ in range(self.rolled):
+                self._given.random()
 
 
 class RedisStore:
@@ -55,9 +77,7 @@ class RedisStore:
         self._prefix = f"fleet:{{{quote(crawl, safe=' !#$&()*+,-./:;<=>?@[]^_|~', encoding='utf-8')}}}:"
         self._server = Server(url, self.url, f"{self._prefix}meta")
         self._clock = clock
-        self._random = random or Random()
-        self._give_back_chance = random is not None
-        self._jitter = False
+        self._random = random
         self._incarnation = ""
         self._emptied = False
         if not create and self._server.command("EXISTS", f"{self._prefix}meta") == 0:
@@ -100,7 +120,6 @@ class RedisStore:
             packing.rules(plan),
         )
         self._incarnation = id.decode()
-        self._jitter = any(each.delay and each.jitter for each in (rule, *plan.slots.values()))
         return Joined(
             run=run_now,
             resumed=bool(resumed),
@@ -113,26 +132,20 @@ class RedisStore:
     def commit(self, batch: Batch) -> Receipt:
         flags = "s" * batch.seeded + "l" * batch.leave + "f" * batch.finish
         want = min(max(batch.want, 0), MAX_WANT)
-        chance = self._random.getstate() if self._jitter and self._give_back_chance else None
-        dice = [self._random.random() for _ in range(want if self._jitter else 0)]
-        counts, seeding, known, leases, retry_in, rolled = self._run(
-            "commit",
-            *(batch.worker, batch.seq, flags, want),
-            *packing.adds(batch.adds),
-            packing.marks(batch.marks),
-            packing.samples(batch.samples),
-            packing.outcomes(batch.outcomes),
-            packing.tokens(batch.releases),
-            packing.items(batch.items),
-            packing.stats(batch.stats),
-            packing.state(batch.state),
-            packing.doubles(dice),
-        )
-        if chance is not None:
-            # Whoever gave the numbers gets back those that were not used: so they can be foretold.
-            self._random.setstate(chance)
-            for _ in range(rolled):
-                self._random.random()
+        with Dice(self._random, want) as dice:
+            counts, seeding, known, leases, retry_in, dice.rolled = self._run(
+                "commit",
+                *(batch.worker, batch.seq, flags, want),
+                *packing.adds(batch.adds),
+                packing.marks(batch.marks),
+                packing.samples(batch.samples),
+                packing.outcomes(batch.outcomes),
+                packing.tokens(batch.releases),
+                packing.items(batch.items),
+                packing.stats(batch.stats),
+                packing.state(batch.state),
+                packing.doubles(dice.numbers),
+            )
         return Receipt(
             Counts(*counts),
             Seeding(seeding.decode()),

@@ -1,0 +1,340 @@
+"""Every setting is read, checked, documented, and does what its Scrapy counterpart did."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import asdict
+from scrapy import Spider
+from scrapy.settings import Settings
+from scrapy.utils.test import get_crawler
+
+from scrapy_fleet.errors import FleetError, SettingError
+from scrapy_fleet.model import Rule
+from scrapy_fleet.settings import TABLE, Options, Setting, of, open_store, read, shown, store_path
+from scrapy_fleet.store.memory import MemoryStore
+from scrapy_fleet.store.sqlite import SqliteStore
+from tests.commands import project
+
+ROOT = Path(__file__).parents[1]
+
+
+class Shop(Spider):
+    name = "shop"
+
+
+def options(spider: type[Spider] = Shop, **values: Any) -> Options:
+    return read(Settings(values), spider)
+
+
+# The table
+
+ANOTHER: dict[str, tuple[Any, str, Any]] = {
+    # setting: a value, and the option it becomes
+    "FLEET_URL": ("memory:", "url", "memory:"),
+    "FLEET_CRAWL": ("books", "crawl", "books"),
+    "FLEET_COMMIT_INTERVAL": ("1.5", "commit_interval", 1.5),
+    "FLEET_COMMIT_SIZE": ("7", "commit_size", 7),
+    "FLEET_LOOKAHEAD": ("0", "lookahead", 0),
+    "FLEET_WORKER_TIMEOUT": (9, "worker_timeout", 9.0),
+    "FLEET_MAX_ATTEMPTS": (2, "max_attempts", 2),
+    "FLEET_MAX_RUNTIME": ("60", "max_runtime", 60.0),
+    "FLEET_ON_FINISH": ("keep", "keep_seen", True),
+    "FLEET_ORDER": ("fifo", "lifo", False),
+    "FLEET_DURABILITY": ("normal", "durability", "normal"),
+    "FLEET_KNOWN_URLS": ("10", "known_urls", 10),
+}
+
+
+def flat(options: Options) -> dict[str, Any]:
+    return {**asdict(options), **asdict(options.plan)}
+
+
+@pytest.mark.parametrize("setting", TABLE, ids=lambda setting: setting.name)
+def test_every_setting_is_read(setting: Setting) -> None:
+    value, option, result = ANOTHER[setting.name]
+    before, after = flat(options()), flat(options(**{setting.name: value}))
+    assert after[option] == result != before[option]
+    assert {name for name in after if after[name] != before[name]} - {"plan"} == {option}
+
+
+@pytest.mark.parametrize("setting", TABLE, ids=lambda setting: setting.name)
+def test_every_default_passes_its_own_check(setting: Setting) -> None:
+    if setting.default is not None:
+        assert setting.parse(setting.default) == setting.default
+        assert setting.parse(str(setting.default)) == setting.default
+    else:
+        assert "Unset:" in setting.meaning
+
+
+@pytest.mark.parametrize("value", ["", -1, float("nan"), [], object, "nonsense"], ids=repr)
+@pytest.mark.parametrize("setting", TABLE, ids=lambda setting: setting.name)
+def test_what_makes_no_sense_is_refused_by_name(setting: Setting, value: Any) -> None:
+    if setting.name in ("FLEET_URL", "FLEET_CRAWL") and value == "nonsense":
+        value = 7  # any text may be a name
+    with pytest.raises(SettingError, match=f"^{setting.name} = .* cannot be used: it must be "):
+        options(**{setting.name: value})
+
+
+@pytest.mark.parametrize("name", ["FLEET_COMMIT_SIZE", "FLEET_LOOKAHEAD", "FLEET_KNOWN_URLS"])
+def test_a_number_without_end_is_no_whole_number(name: str) -> None:
+    with pytest.raises(SettingError, match="it must be a whole number"):
+        options(**{name: float("inf")})
+
+
+def test_a_misspelt_name_is_told_with_the_nearest() -> None:
+    with pytest.raises(
+        SettingError, match=r"no setting FLEET_WORKER_TIMOUT\. Did you mean FLEET_WORKER_TIMEOUT\?"
+    ):
+        options(FLEET_WORKER_TIMOUT=3)
+    with pytest.raises(SettingError, match=r"no setting FLEET_QQQ\. There are: FLEET_URL, "):
+        options(FLEET_QQQ=3)
+
+
+def test_the_docs_list_exactly_these() -> None:
+    page = (ROOT / "docs" / "settings.md").read_text(encoding="utf-8")
+    rows = [
+        [cell.strip() for cell in line.split("|")[1:-1]] for line in page.splitlines() if line.startswith("|")
+    ]
+    listed = {row[0].strip("`"): row for row in rows if row[0].startswith("`FLEET_")}
+    assert listed.keys() == {setting.name for setting in TABLE}
+    for setting in TABLE:
+        row = listed[setting.name]
+        default = f'"{setting.default}"' if isinstance(setting.default, str) else str(setting.default)
+        assert row[1].strip("`").replace("_", "").replace(",", "") == default
+        assert row[2] == setting.meaning
+
+
+def test_no_other_page_names_a_setting_that_is_not_there() -> None:
+    known = {setting.name for setting in TABLE}
+    for page in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]:
+        named = set(re.findall(r"\bFLEET_[A-Z_]+[A-Z]\b", page.read_text(encoding="utf-8")))
+        assert named <= known, page
+
+
+# Scrapy's own settings
+
+
+def test_delay_and_concurrency_are_scrapys() -> None:
+    assert options().plan.rule == Rule(delay=0.0, concurrency=8, jitter=0.5)
+    plan = options(DOWNLOAD_DELAY=0.5, CONCURRENT_REQUESTS_PER_DOMAIN="3").plan
+    assert plan.rule == Rule(delay=0.5, concurrency=3, jitter=0.5)
+
+
+def test_a_spider_may_have_its_own_delay_and_concurrency() -> None:
+    class Own(Shop):
+        download_delay = 2.0
+        max_concurrent_requests = 1
+
+    assert options(Own, DOWNLOAD_DELAY=0.5).plan.rule == Rule(delay=2.0, concurrency=1, jitter=0.5)
+
+
+@pytest.mark.parametrize(
+    ("settings", "jitter"),
+    [
+        ({"RANDOMIZE_DOWNLOAD_DELAY": False}, 0.0),
+        ({"RANDOMIZE_DOWNLOAD_DELAY": True}, 0.5),
+        ({"DOWNLOAD_DELAY_JITTER": 0.2}, 0.2),
+        ({"DOWNLOAD_DELAY_JITTER": 7}, 1.0),
+    ],
+)
+def test_jitter(settings: dict[str, Any], jitter: float) -> None:
+    assert options(**settings).plan.rule.jitter == jitter
+
+
+def test_slots_have_rules_of_their_own() -> None:
+    plan = options(
+        DOWNLOAD_DELAY=1,
+        CONCURRENT_REQUESTS_PER_DOMAIN=4,
+        DOWNLOAD_SLOTS={
+            "a": {"delay": 3, "concurrency": 1, "jitter": 0.1},
+            "b": {"randomize_delay": False},
+            "c": {"randomize_delay": True, "delay": "0.5"},
+        },
+    ).plan
+    assert plan.rule_of("a") == Rule(3.0, 1, 0.1)
+    assert plan.rule_of("b") == Rule(1.0, 4, 0.0)
+    assert plan.rule_of("c") == Rule(0.5, 4, 0.5)
+    assert plan.rule_of("elsewhere") == Rule(1.0, 4, 0.5)
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"DOWNLOAD_DELAY": "soon"}, "DOWNLOAD_DELAY = 'soon'"),
+        ({"DOWNLOAD_DELAY": -1}, "DOWNLOAD_DELAY = -1"),
+        ({"CONCURRENT_REQUESTS_PER_DOMAIN": 0}, "CONCURRENT_REQUESTS_PER_DOMAIN = 0"),
+        ({"DOWNLOAD_SLOTS": {"a": {"delay": "x"}}}, "DOWNLOAD_SLOTS['a'] = 'x'"),
+    ],
+)
+def test_wrong_values_of_scrapys_settings_are_told(settings: dict[str, Any], told: str) -> None:
+    with pytest.raises(SettingError, match=re.escape(told)):
+        options(**settings)
+
+
+@pytest.mark.parametrize(
+    ("settings", "keep"),
+    [
+        ({}, False),
+        ({"SCHEDULER_PERSIST": True}, True),
+        ({"SCHEDULER_PERSIST": "1"}, True),
+        ({"SCHEDULER_PERSIST": "False"}, False),
+        ({"SCHEDULER_PERSIST": True, "FLEET_ON_FINISH": "clear"}, False),
+    ],
+)
+def test_what_was_seen_is_kept_under_either_name(settings: dict[str, Any], keep: bool) -> None:
+    assert options(**settings).plan.keep_seen is keep
+
+
+@pytest.mark.parametrize(
+    ("settings", "lifo"),
+    [
+        ({}, True),
+        ({"SCHEDULER_MEMORY_QUEUE": "scrapy.squeues.FifoMemoryQueue"}, False),
+        ({"SCHEDULER_MEMORY_QUEUE": "scrapy.squeues.LifoMemoryQueue"}, True),
+        ({"SCHEDULER_MEMORY_QUEUE": "scrapy.squeues.FifoMemoryQueue", "FLEET_ORDER": "lifo"}, True),
+        ({"SCHEDULER_MEMORY_QUEUE": "scrapy.squeues.LifoMemoryQueue", "FLEET_ORDER": "fifo"}, False),
+    ],
+)
+def test_order_is_that_of_the_memory_queue(settings: dict[str, Any], lifo: bool) -> None:
+    assert options(**settings).plan.lifo is lifo
+
+
+def test_order_by_a_class_instead_of_its_name() -> None:
+    from scrapy.squeues import FifoMemoryQueue, LifoMemoryQueue
+
+    assert options(SCHEDULER_MEMORY_QUEUE=FifoMemoryQueue).plan.lifo is False
+    assert options(SCHEDULER_MEMORY_QUEUE=LifoMemoryQueue).plan.lifo is True
+
+
+def test_how_far_a_worker_looks_ahead() -> None:
+    assert (options().capacity, options().lookahead) == (16, 16)
+    assert options(CONCURRENT_REQUESTS=1).lookahead == 0
+    assert options(CONCURRENT_REQUESTS=1, FLEET_LOOKAHEAD=2).lookahead == 2
+
+
+# The add-on
+
+
+def settings_with_the_addon(**values: Any) -> Settings:
+    crawler = get_crawler(Shop, {"ADDONS": {"scrapy_fleet.Addon": 500}, **values})
+    of(crawler)
+    return crawler.settings
+
+
+def test_the_downloader_does_not_delay_what_the_store_has_paced() -> None:
+    settings = settings_with_the_addon(
+        DOWNLOAD_DELAY=1.0, DOWNLOAD_SLOTS={"a": {"delay": 4.0, "jitter": 0.25, "concurrency": 2}}
+    )
+    assert 0 < settings.getfloat("DOWNLOAD_DELAY") < 0.5
+    assert not settings.get("DOWNLOAD_DELAY_JITTER", settings.getbool("RANDOMIZE_DOWNLOAD_DELAY"))
+    (slot,) = settings.getdict("DOWNLOAD_SLOTS").values()
+    assert 0 < slot.pop("delay") < 3.0
+    assert slot == {"concurrency": 2}
+
+
+def test_autothrottle_keeps_the_delay_it_starts_from() -> None:
+    settings = settings_with_the_addon(DOWNLOAD_DELAY=1.0, AUTOTHROTTLE_ENABLED=True)
+    assert settings.getfloat("DOWNLOAD_DELAY") == 1.0
+
+
+def test_a_wrong_setting_does_not_stop_scrapy_from_starting() -> None:
+    crawler = get_crawler(Shop, {"ADDONS": {"scrapy_fleet.Addon": 500}, "FLEET_COMMIT_SIZE": "many"})
+    with pytest.raises(SettingError, match="FLEET_COMMIT_SIZE"):
+        of(crawler)
+
+
+def test_the_scheduler_without_the_addon_says_what_is_missing() -> None:
+    with pytest.raises(SettingError, match=re.escape('ADDONS = {"scrapy_fleet.Addon": 500}')):
+        of(get_crawler(Shop))
+
+
+# Where a crawl lives
+
+
+@pytest.mark.parametrize(
+    ("url", "path"),
+    [
+        ("sqlite:///var/crawls", "/var/crawls/shop.db"),
+        ("sqlite:///var/crawls/", "/var/crawls/shop.db"),
+        ("sqlite:///var/crawls/news.db", "/var/crawls/news.db"),
+        ("sqlite:////var/crawls/news.db", "/var/crawls/news.db"),
+        ("sqlite:/var/crawls", "/var/crawls/shop.db"),
+        ("sqlite:crawls", "crawls/shop.db"),
+        ("sqlite:news.db", "news.db"),
+        ("sqlite:///./crawls", "crawls/shop.db"),
+        ("sqlite:///./news.db", "news.db"),
+        ("sqlite:///../news.db", "../news.db"),
+    ],
+)
+def test_the_place_a_url_names(url: str, path: str) -> None:
+    assert store_path(url, "shop") == Path(path)
+    assert store_path(url, "shop", jobdir="job") == Path(path)
+
+
+def test_a_folder_may_end_in_db(tmp_path: Path) -> None:
+    (tmp_path / "x.db").mkdir()
+    assert store_path(f"sqlite://{tmp_path}/x.db", "shop") == tmp_path / "x.db" / "shop.db"
+
+
+def test_the_place_without_a_url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("SCRAPY_SETTINGS_MODULE", raising=False)
+    assert store_path(None, "shop") == Path(".scrapy/fleet/shop.db")
+    assert store_path(None, "shop", jobdir="job") == Path("job/fleet.db")
+    assert store_path(None, "shop", jobdir=str(tmp_path / "job")) == tmp_path / "job" / "fleet.db"
+
+
+def test_the_place_in_a_project_is_beside_its_scrapy_cfg(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = project(tmp_path / "made", "")
+    monkeypatch.syspath_prepend(str(made))
+    monkeypatch.setenv("SCRAPY_SETTINGS_MODULE", "shop.settings")
+    for folder in (made, made / "shop"):
+        monkeypatch.chdir(folder)
+        assert store_path(None, "x").resolve() == made / ".scrapy" / "fleet" / "x.db"
+
+
+@pytest.mark.parametrize("crawl", ["a/b", "../../etc", ".", "..", "a b", "ü", "%2F", "CON", "a\nb", "x" * 60])
+def test_any_name_of_a_crawl_is_a_file_in_the_folder(crawl: str, tmp_path: Path) -> None:
+    path = store_path(f"sqlite://{tmp_path}", crawl)
+    assert path.parent == tmp_path
+    assert path.name not in (".", "..")
+    store = SqliteStore(path, crawl)
+    store.close()
+    assert path.exists()
+
+
+def test_crawls_with_different_names_have_different_files(tmp_path: Path) -> None:
+    names = ["a/b", "a%2Fb", "a_b", "a b", "A/b"]
+    assert len({store_path(f"sqlite://{tmp_path}", name) for name in names}) == len(names)
+
+
+def test_stores_are_opened_by_their_url(tmp_path: Path) -> None:
+    assert isinstance(open_store("memory:", "shop"), MemoryStore)
+    store = open_store(f"sqlite://{tmp_path}", "shop")
+    assert isinstance(store, SqliteStore)
+    assert (tmp_path / "shop.db").exists()
+    store.close()
+    with pytest.raises(FleetError, match="no store for 'ftp'"):
+        open_store("ftp://host/x", "shop")
+
+
+@pytest.mark.parametrize(
+    ("url", "safe"),
+    [
+        ("redis://host:6379/0", "redis://host:6379/0"),
+        ("redis://user@host", "redis://user@host"),
+        ("redis://user:secret@host:6379/0", "redis://user:***@host:6379/0"),
+        ("redis://:secret@host", "redis://:***@host"),
+        ("redis://user:se:cr@et/s@host", "redis://user:***@host"),
+        ("redis://user:secret@[host", "redis://user:***@[host"),
+        ("redis:user:secret@host", "redis:user:***@host"),
+    ],
+)
+def test_passwords_are_not_shown(url: str, safe: str) -> None:
+    assert shown(url) == safe
