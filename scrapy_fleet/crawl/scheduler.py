@@ -142,9 +142,8 @@ class Scheduler(BaseScheduler):
         self.numbers.hurry()
         self.gather()
         closed: Deferred[None] = Deferred()
-        self.frontier.close(
-            lambda: closed.callback(None), finish=reason == "finished" and self.frontier.ended
-        )
+        # Whether anything is left of the crawl, the store knows best.
+        self.frontier.close(lambda: closed.callback(None), finish=reason == "finished")
         closed.addCallback(lambda _: self._say_goodbye(reason))
         return closed
 

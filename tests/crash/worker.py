@@ -24,6 +24,8 @@ def load_all_that_scrapy_loads() -> None:
     for name in ("DOWNLOADER_MIDDLEWARES", "SPIDER_MIDDLEWARES", "EXTENSIONS", "DOWNLOAD_HANDLERS"):
         parts: dict[str, Any] = getattr(default_settings, f"{name}_BASE")
         for part in parts.values() if name == "DOWNLOAD_HANDLERS" else parts:
+            if "ftp" in part:  # with older Scrapys it brings a reactor, which the worker is to choose
+                continue
             with contextlib.suppress(Exception):  # some are optional
                 load_object(part)
 

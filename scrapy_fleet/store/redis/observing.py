@@ -20,21 +20,16 @@ def read_workers(found: list[list[Any]]) -> tuple[Worker, ...]:
 def snapshot(crawl: str, answer: list[Any]) -> Snapshot:
     if not answer:
         return Snapshot(crawl, 1, "new", Counts(), 0, 0, 0, (), (), {})
-    told, flat, items, stats, workers, slots = answer
+    told, run, finished, seeded, counts, seen, items, slot_count, stats, workers, slots = answer
     now = float(told)
-    meta = dict(zip(flat[::2], flat[1::2], strict=True))
-
-    def number(name: bytes) -> int:
-        return int(meta[name])
-
     return Snapshot(
         crawl=crawl,
-        run=number(b"run"),
-        status=_status(now, number(b"finished"), number(b"seeded"), workers),
-        counts=Counts(*map(number, (b"accepted", b"waiting", b"leased", b"done", b"dead"))),
-        seen=number(b"seen"),
+        run=run,
+        status=_status(now, finished, seeded, workers),
+        counts=Counts(*counts),
+        seen=seen,
         items=items,
-        slot_count=number(b"slots"),
+        slot_count=slot_count,
         slots=tuple(_slot(facts, now) for facts in slots),
         workers=tuple(_worker(facts, now) for facts in sorted(workers, key=lambda facts: int(facts[3]))),
         stats={text(name): float(value) for name, value in zip(stats[::2], stats[1::2], strict=True)},

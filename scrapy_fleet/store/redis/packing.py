@@ -15,9 +15,10 @@ from scrapy_fleet.model import Entry, Lease, Outcome, Plan, Row, Sample
 _size = struct.Struct("<I").pack
 _short = struct.Struct("<H").pack
 _double = struct.Struct("<d").pack
+_pair = struct.Struct("<dd").pack
 _add = struct.Struct("<IB").pack
 _place = struct.Struct("<II").pack
-_lease = struct.Struct("<dddHBH")
+_lease = struct.Struct("<ddHBBddH")
 _row = struct.Struct("<ddH")
 _read_size = struct.Struct("<I")
 _read_short = struct.Struct("<H")
@@ -26,11 +27,6 @@ _read_short = struct.Struct("<H")
 def _name(name: str) -> bytes:
     data = name.encode("utf-8", "surrogatepass")
     return _short(len(data)) + data
-
-
-def _token(token: int) -> bytes:
-    digits = b"%d" % token
-    return b"%c%b" % (len(digits), digits)
 
 
 def _sized(data: bytes) -> bytes:
@@ -64,7 +60,7 @@ def marks(keys: Iterable[int]) -> bytes:
 
 def samples(samples: Iterable[Sample]) -> bytes:
     return b"".join(
-        _token(sample.token) + _double(-1.0 if sample.latency is None else sample.latency)
+        _pair(sample.token, -1.0 if sample.latency is None else sample.latency)
         for sample in samples
     )
 
@@ -74,7 +70,7 @@ def outcomes(outcomes: Iterable[Outcome]) -> bytes:
     for outcome in outcomes:
         reason = (outcome.dead or "").encode("utf-8", "surrogatepass")
         parts += (
-            _token(outcome.token),
+            _double(outcome.token),
             b"\0" if outcome.dead is None else b"\1",
             _sized(reason),
             _size(len(outcome.items)),
@@ -84,7 +80,7 @@ def outcomes(outcomes: Iterable[Outcome]) -> bytes:
 
 
 def tokens(tokens: Iterable[int]) -> bytes:
-    return b"".join(map(_token, tokens))
+    return b"".join(map(_double, tokens))
 
 
 def items(items: Iterable[bytes]) -> bytes:
@@ -120,12 +116,12 @@ def read_positions(data: bytes) -> tuple[int, ...]:
     return struct.unpack(f"<{len(data) // 4}I", data)
 
 
-def read_leases(data: bytes) -> tuple[Lease, ...]:
+def read_leases(data: bytes, now: float) -> tuple[Lease, ...]:
     leases: list[Lease] = []
     names: dict[bytes, str] = {}
     at = 0
     while at < len(data):
-        token, rank, delay, attempts, alone, length = _lease.unpack_from(data, at)
+        token, _, attempts, _, alone, run_at, rank, length = _lease.unpack_from(data, at)
         at += _lease.size
         name = data[at : at + length]
         if name not in names:
@@ -134,7 +130,7 @@ def read_leases(data: bytes) -> tuple[Lease, ...]:
         at += length + 4
         payload = data[at : at + size]
         at += size
-        leases.append(Lease(int(token), names[name], payload, *_priority(rank), attempts, delay, bool(alone)))
+        leases.append(Lease(int(token), names[name], payload, *_priority(rank), attempts, max(0.0, run_at - now), bool(alone)))
     leases.sort(key=lambda lease: lease.token)
     return tuple(leases)
 

@@ -132,12 +132,14 @@ class RedisStore:
     def commit(self, batch: Batch) -> Receipt:
         flags = "s" * batch.seeded + "l" * batch.leave + "f" * batch.finish
         want = min(max(batch.want, 0), MAX_WANT)
+        tokens = {*(each.token for each in (*batch.samples, *batch.outcomes)), *batch.releases}
         with Dice(self._random, want) as dice:
-            counts, seeding, known, leases, retry_in, dice.rolled = self._run(
+            now, counts, seeding, known, leases, retry_in, dice.rolled = self._run(
                 "commit",
                 *(batch.worker, batch.seq, flags, want),
                 *packing.adds(batch.adds),
                 packing.marks(batch.marks),
+                packing.tokens(tokens),
                 packing.samples(batch.samples),
                 packing.outcomes(batch.outcomes),
                 packing.tokens(batch.releases),
@@ -149,7 +151,7 @@ class RedisStore:
         return Receipt(
             Counts(*counts),
             Seeding(seeding.decode()),
-            packing.read_leases(leases),
+            packing.read_leases(leases, float(now)),
             packing.read_positions(known),
             float(retry_in) if retry_in else None,
         )

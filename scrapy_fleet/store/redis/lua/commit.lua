@@ -2,13 +2,15 @@
 -- Apply a batch, in the order that store/base.py gives, and lease entries.
 --
 -- ARGV, from the third: worker, seq, flags (letters: s seeded, l leave, f finish), want, and packed lists:
--- groups (rank, slot) that adds name by position, adds, marks, samples, outcomes, releases, items,
--- stats, state, and dice (numbers for jitter).
--- Answers: 'ok', counts, seeding, known positions (packed), leases (packed), retry_in, dice used.
+-- groups (rank, slot) that adds name by position, adds, marks, all tokens that are named below, samples,
+-- outcomes, releases, items, stats, state, and dice (numbers for jitter).
+-- Answers: 'ok', now, counts, seeding, known positions (packed), leases (packed: token, lease, payload),
+-- retry_in, dice used.
 
 local worker, seq, flags, want = ARGV[3], tonumber(ARGV[4]), ARGV[5], tonumber(ARGV[6])
-local groups, adds, marks, samples = ARGV[7], ARGV[8], ARGV[9], ARGV[10]
-local outcomes, releases, items, stats, state = ARGV[11], ARGV[12], ARGV[13], ARGV[14], ARGV[15]
+local groups, adds, marks, tokens, samples = ARGV[7], ARGV[8], ARGV[9], ARGV[10], ARGV[11]
+local outcomes, releases, items, stats, state = ARGV[12], ARGV[13], ARGV[14], ARGV[15], ARGV[16]
+local dice = ARGV[17]
 local seeded, leave, finish =
   string.find(flags, 's') ~= nil, string.find(flags, 'l') ~= nil, string.find(flags, 'f') ~= nil
 
@@ -21,15 +23,13 @@ if seq <= member_facts.seq then
     known = call('HGET', key('worker:' .. worker), 'known')
     local flat = call('HGETALL', key('leases:' .. worker))
     for i = 1, #flat, 2 do
-      if math.floor(tonumber(flat[i]) / COUNT_IN_BATCH) == seq then
-        local lease = read_lease(flat[i + 1])
-        lease.payload = call('HGET', key('payloads:' .. worker), flat[i])
-        told[#told + 1] = tell(tonumber(flat[i]), lease)
+      if math.floor(unpack_struct('<d', flat[i]) / COUNT_IN_BATCH) == seq then
+        tell(told, flat[i], flat[i + 1], call('HGET', key('payloads:' .. worker), flat[i]))
       end
     end
   end
   save_crawl()
-  return {'ok', counts(), seeding(worker), known, table.concat(told), '', 0}
+  return {'ok', string.format('%.17g', now), counts(), seeding(worker), known, table.concat(told), '', 0}
 end
 
 -- Adds. Lists are written once for all entries of a group.
@@ -39,7 +39,7 @@ do
   while at <= #groups do
     local rank, slot
     rank, slot, at = unpack_struct('<dHc0', groups, at)
-    lines[#lines + 1] = {rank = rank, slot = slot, seed = rank % 2 == 1}
+    lines[#lines + 1] = {rank = rank, slot = slot, newest_first = crawl.lifo == 1 and rank % 2 == 0}
   end
   local position = 0
   at = 1
@@ -52,8 +52,7 @@ do
         line.entries, line.slot = {}, slot_of(line.slot)
       end
       crawl.ids = crawl.ids + 1
-      line.entries[#line.entries + 1] =
-        ((crawl.lifo == 1 and not line.seed) and '-' or '') .. text(crawl.ids) .. ' ' .. payload
+      line.entries[#line.entries + 1] = pack('<d', line.newest_first and -crawl.ids or crawl.ids) .. payload
     else
       known[#known + 1] = pack('<I4', position)
     end
@@ -64,8 +63,7 @@ do
       enter(line.slot, line.rank, #line.entries)
       crawl.accepted = crawl.accepted + #line.entries
       crawl.finished = 0
-      local newest_first = crawl.lifo == 1 and not line.seed
-      call_many(newest_first and 'LPUSH' or 'RPUSH', waiting_key(line.slot, line.rank), line.entries)
+      call_many(line.newest_first and 'LPUSH' or 'RPUSH', waiting_key(line.slot, line.rank), line.entries)
     end
   end
   at = 1
@@ -77,24 +75,59 @@ do
   grow()
 end
 
--- Samples, outcomes and releases of tokens that the worker holds.
-local running = {}  -- slot -> how many of its downloads ended
-local new_items = {}
-do
-  local held, changed, gone = {}, {}, {}
-  local function find(token)
-    if held[token] == nil then
-      local packed = call('HGET', key('leases:' .. worker), token)
-      held[token] = packed and read_lease(packed) or false
+-- How many downloads the worker has under way, by slot; read when it is asked for.
+local mine = {of = false, count = 0, changed = {}}
+function mine.read()
+  if mine.of then return end
+  mine.of = {}
+  local flat = call('HGETALL', key('running:' .. worker))
+  for i = 1, #flat, 2 do mine.of[flat[i]] = tonumber(flat[i + 1]) end
+  mine.count = #flat / 2
+end
+function mine.add(slot, number)
+  mine.read()
+  mine.of[slot] = (mine.of[slot] or 0) + number
+  mine.changed[slot] = true
+end
+function mine.save()
+  local set, gone = {}, {}
+  for slot in pairs(mine.changed) do
+    if mine.of[slot] == 0 then
+      gone[#gone + 1] = slot
+    else
+      set[#set + 1] = slot
+      set[#set + 1] = mine.of[slot]
     end
-    return held[token]
+  end
+  call_many('HSET', key('running:' .. worker), set)
+  call_many('HDEL', key('running:' .. worker), gone)
+end
+
+-- Samples, outcomes and releases of tokens that the worker holds.
+local new_items = {}
+if tokens ~= '' then
+  local held, changed, gone = {}, {}, {}
+  do
+    local names, slot_names = {}, {}
+    for at = 1, #tokens, 8 do names[#names + 1] = string.sub(tokens, at, at + 7) end
+    for first = 1, #names, AT_ONCE do
+      local last = math.min(first + AT_ONCE - 1, #names)
+      for i, packed in ipairs(call('HMGET', key('leases:' .. worker), unpack(names, first, last))) do
+        if packed then
+          local lease = read_lease(packed)
+          held[names[first + i - 1]] = lease
+          slot_names[#slot_names + 1] = lease.slot
+        end
+      end
+    end
+    find_slots(slot_names)
   end
   local function stop(lease)
-    if lease.running == 1 then running[lease.slot] = (running[lease.slot] or 0) - 1 end
+    if lease.running == 1 then mine.add(lease.slot, -1) end
   end
   local function leave_hand(token, lease)
     stop(lease)
-    held[token], changed[token] = false, nil
+    held[token], changed[token] = nil, nil
     gone[#gone + 1] = token
     if token == member_facts.alone then member_facts.alone = '' end
     return end_lease(lease)
@@ -104,8 +137,8 @@ do
   local at = 1
   while at <= #samples do
     local token, latency
-    token, latency, at = unpack_struct('<Bc0d', samples, at)
-    local lease = find(token)
+    token, latency, at = unpack_struct('<c8d', samples, at)
+    local lease = held[token]
     if lease and lease.running == 1 then
       stop(lease)
       lease.running, changed[token] = 0, lease
@@ -120,8 +153,8 @@ do
   at = 1
   while at <= #outcomes do
     local token, dead, reason, count
-    token, dead, reason, count, at = unpack_struct('<Bc0BI4c0I4', outcomes, at)
-    local lease = find(token)
+    token, dead, reason, count, at = unpack_struct('<c8BI4c0I4', outcomes, at)
+    local lease = held[token]
     for _ = 1, count do
       local item
       item, at = unpack_struct('<I4c0', outcomes, at)
@@ -140,8 +173,8 @@ do
   at = 1
   while at <= #releases do
     local token
-    token, at = unpack_struct('<Bc0', releases, at)
-    local lease = find(token)
+    token, at = unpack_struct('<c8', releases, at)
+    local lease = held[token]
     if lease then
       local slot = leave_hand(token, lease)
       lease.payload = payload(token)
@@ -189,14 +222,9 @@ if leave then
   forget(worker, wait)
   if finish and crawl.seeded == 1 and crawl.waiting + crawl.leased == 0 then crawl.finished = 1 end
 else
-  local mine = {}
-  for slot, ended in pairs(running) do
-    mine[slot] = call('HINCRBY', key('running:' .. worker), slot, ended)
-    if mine[slot] == 0 then call('HDEL', key('running:' .. worker), slot) end
-  end
   if want > 0 then
-    local out = start_leasing(worker, seq, ARGV[16])
-    place_slots()
+    local out = start_leasing(worker, seq, dice, mine)
+    place(touched)
     if member_facts.alone == '' then
       wake()
       local suspect, since
@@ -205,21 +233,20 @@ else
         local slot = slot_of(suspect.name)
         member_facts.alone = out.give(slot, take_suspect(slot), 1)
       elseif not (suspect and since <= now - PATIENCE) then
-        local flat = call('HGETALL', key('running:' .. worker))
-        for i = 1, #flat, 2 do mine[flat[i]] = tonumber(flat[i + 1]) end
-        serve(out, open_slots(want, mine, #flat / 2), want)
+        mine.read()
+        serve(out, open_slots(want, mine), want)
       end
       out.save()
-      for slot, begun in pairs(out.running) do call('HINCRBY', key('running:' .. worker), slot, begun) end
     end
     leases, rolled = table.concat(out.told), out.rolled
-    if #out.told < want then
-      place_slots()
+    if out.count < want then
+      place(touched)
       retry = retry_in()
     end
   end
+  mine.save()
   call('HSET', key('worker:' .. worker), 'seq', seq, 'known', known, 'alone', member_facts.alone)
 end
 save_slots()
 save_crawl()
-return {'ok', counts(), seeds, known, leases, retry, rolled}
+return {'ok', string.format('%.17g', now), counts(), seeds, known, leases, retry, rolled}

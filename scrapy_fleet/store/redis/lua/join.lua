@@ -17,8 +17,7 @@ end
 if crawl.format and crawl.format > tonumber(ARGV[4]) then return {'newer', tostring(crawl.format)} end
 
 if crawl.id == '' then
-  crawl.id, crawl.format, crawl.run, crawl.offset = ARGV[3], tonumber(ARGV[4]), 1, 0
-  crawl.ids, crawl.served, crawl.workers, crawl.seen, crawl.epoch, crawl.buckets = 0, 0, 0, 0, 1, 1
+  crawl.id, crawl.format, crawl.run, crawl.epoch, crawl.buckets = ARGV[3], tonumber(ARGV[4]), 1, 1, 1
 end
 local new_run = crawl.finished == 1 and not comes_back
 if new_run then
@@ -29,7 +28,7 @@ if new_run then
   for i, name in ipairs(names) do names[i] = key(name) end
   call('UNLINK', unpack(names))
 end
-if new_run or not crawl.accepted then
+if new_run then
   for _, name in ipairs({'accepted', 'waiting', 'leased', 'done', 'dead', 'suspects', 'slots', 'seeded',
       'finished'}) do
     crawl[name] = 0

@@ -1,8 +1,8 @@
 -- needs: crawl slots
 -- All that an observer reads; nothing is changed.
 --
--- ARGV[3]: how many slots. Answers: 'ok', now, meta (name, value, ...), items, stats (name, value, ...),
--- workers (lists of facts), slots (lists of facts). Without a crawl, 'ok' alone.
+-- ARGV[3]: how many slots. Answers: 'ok', now, run, finished, seeded, counts, seen, items, slots there are,
+-- stats (name, value, ...), workers (lists of facts), slots (lists of facts). Without a crawl, 'ok' alone.
 
 if crawl.id == '' then return {'ok'} end
 local workers, views = {}, {}
@@ -14,10 +14,11 @@ for i = 1, #deadlines, 2 do
 end
 local most = tonumber(ARGV[3])
 local names = most > 0 and call('ZRANGE', key('sizes'), 0, most - 1) or {}
+find_slots(names)
 for _, name in ipairs(names) do
   local s = find_slot(name)
   views[#views + 1] = {name, s.queued + s.suspects, s.leased, s.done, tostring(s.concurrency),
     string.format('%.17g', s.delay), string.format('%.17g', s.latency), string.format('%.17g', s.next_at)}
 end
-return {'ok', string.format('%.17g', now), call('HGETALL', KEYS[1]), call('LLEN', key('items')),
-  call('HGETALL', key('stats')), workers, views}
+return {'ok', string.format('%.17g', now), crawl.run, crawl.finished, crawl.seeded, counts(), crawl.seen,
+  call('LLEN', key('items')), crawl.slots, call('HGETALL', key('stats')), workers, views}

@@ -1,12 +1,13 @@
 -- The crawl itself. All its keys begin as KEYS[1] does, which is `<prefix>meta`, and share its hash tag.
 --
--- meta: HASH, the crawl's facts: `id` (made with the crawl: another one, or none, means that the store
---   was emptied), `format`, `run`, the newest plan (`lifo`, `max_attempts`, `suspect_after`, the common
---   rule `concurrency`, `delay`, `jitter`, and how many slots have their own, `rules`), `seeded`, `seeder`
---   (a worker), `finished`; counters `accepted` = `waiting` + `leased` + `done` + `dead`, `suspects`
---   (of those waiting), `seen`, `slots`; numbers last given: `ids` (entries), `served` (turns),
---   `workers`; `buckets` and `epoch` (see seen.lua); `clock` (the latest time) and `offset` (added to
---   the server's clock, which may be set back or be another one after a failover).
+-- meta: HASH, what there is one of: `id` (made with the crawl: another one, or none, means that the store
+--   was emptied), `format`, `seeder` (the worker that runs the seeds, or ''), and `facts`, packed numbers in
+--   the order of FACTS: `run`; the newest plan's `lifo`, `max_attempts`, `suspect_after`, its common rule
+--   `concurrency`, `delay`, `jitter`, and how many slots have their own, `rules`; `seeded` and `finished`;
+--   counters `accepted` = `waiting` + `leased` + `done` + `dead`, `suspects` (of those waiting), `seen`,
+--   `slots`; numbers last given: `ids` (entries), `served` (turns), `workers`; `buckets` and `epoch` (see
+--   seen.lua); `clock` (the latest time) and `offset` (added to the server's clock, which may be set
+--   back, or be another one after a failover).
 -- stats: HASH, counters of the spider's own: name -> number.
 -- state: HASH, spider.state: name -> packed value.
 -- items: LIST, packed items, oldest first.
@@ -31,14 +32,17 @@ local function call_many(command, name, args)
   end
 end
 
-local crawl, before = {seeder = '', id = ''}, {}
+local FACTS = {'run', 'lifo', 'max_attempts', 'suspect_after', 'concurrency', 'delay', 'jitter', 'rules',
+  'seeded', 'finished', 'accepted', 'waiting', 'leased', 'done', 'dead', 'suspects', 'seen', 'slots',
+  'ids', 'served', 'workers', 'buckets', 'epoch', 'clock', 'offset'}
+local PACKED_FACTS = '<' .. string.rep('d', #FACTS)
+
+local crawl = {}
 do
-  local flat = call('HGETALL', KEYS[1])
-  for i = 1, #flat, 2 do
-    local name, value = flat[i], flat[i + 1]
-    if name ~= 'seeder' and name ~= 'id' then value = tonumber(value) end
-    crawl[name], before[name] = value, value
-  end
+  local found = call('HMGET', KEYS[1], 'id', 'format', 'seeder', 'facts')
+  crawl.id, crawl.format, crawl.seeder = found[1] or '', tonumber(found[2] or nil), found[3] or ''
+  local facts = found[4] and {unpack_struct(PACKED_FACTS, found[4])} or {}
+  for i, name in ipairs(FACTS) do crawl[name] = facts[i] or 0 end
 end
 if ARGV[2] ~= '' and ARGV[2] ~= crawl.id then return {'emptied'} end
 
@@ -49,24 +53,20 @@ else
   local time = call('TIME')
   now = time[1] + time[2] / 1000000
 end
-now = now + (crawl.offset or 0)
+now = now + crawl.offset
 
 -- The time never goes back.
-if now < (crawl.clock or now) then
+if now < crawl.clock then
   crawl.offset = crawl.offset + crawl.clock - now
   now = crawl.clock
 end
 crawl.clock = now
 
 local function save_crawl()
-  local changed = {}
-  for name, value in pairs(crawl) do
-    if before[name] ~= value then
-      changed[#changed + 1] = name
-      changed[#changed + 1] = value
-    end
-  end
-  if #changed > 0 then call('HSET', KEYS[1], unpack(changed)) end
+  local facts = {}
+  for i, name in ipairs(FACTS) do facts[i] = crawl[name] end
+  call('HSET', KEYS[1], 'id', crawl.id, 'format', crawl.format, 'seeder', crawl.seeder,
+    'facts', pack(PACKED_FACTS, unpack(facts)))
 end
 
 local function counts()

@@ -3,8 +3,8 @@
 -- workers: ZSET, ids of the workers in the crawl, by when they are given up if they stay silent.
 -- worker:<id>: HASH, `number` in order of coming, `ttl`, `joined`, `host`, `pid`, `home`, `birth`; of its
 --   last batch `seq` and `known` (packed positions); `alone`: the token that must be its only one.
--- leases:<id>: HASH, token -> packed lease (LEASE below, then the slot's name).
--- payloads:<id>: HASH, token -> the payload of the leased entry.
+-- leases:<id>: HASH, packed token -> packed lease (LEASE below).
+-- payloads:<id>: HASH, packed token -> the payload of the leased entry.
 -- running:<id>: HASH, slot -> how many downloads the worker has under way there.
 
 local LEASE = '<dHBBddHc0'

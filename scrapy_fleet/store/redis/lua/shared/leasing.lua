@@ -2,14 +2,15 @@
 
 local TURNS_AT_ONCE = 500
 
--- One lease as the worker gets it: token, rank, delay, attempts, alone, slot, payload.
-local function tell(token, lease)
-  return pack('<dddHBHc0I4c0', token, lease.rank, math.max(0, lease.run_at - now), lease.attempts,
-    lease.alone, #lease.slot, lease.slot, #lease.payload, lease.payload)
+-- One lease as the worker gets it.
+local function tell(told, token, packed, payload)
+  local last = #told
+  told[last + 1], told[last + 2], told[last + 3], told[last + 4] =
+    token, packed, pack('<I4', #payload), payload
 end
 
-local function start_leasing(worker, seq, dice)
-  local out = {leases = {}, payloads = {}, told = {}, rolled = 0, running = {}}
+local function start_leasing(worker, seq, dice, mine)
+  local out = {count = 0, leases = {}, payloads = {}, told = {}, rolled = 0}
 
   local function roll()
     out.rolled = out.rolled + 1
@@ -27,14 +28,14 @@ local function start_leasing(worker, seq, dice)
     slot.turn = SERVED + crawl.served
     slot.leased, slot.active = slot.leased + 1, slot.active + 1
     crawl.leased = crawl.leased + 1
-    out.running[slot.name] = (out.running[slot.name] or 0) + 1
-    local token = seq * COUNT_IN_BATCH + #out.told
-    e.running, e.alone, e.run_at, e.slot = 1, alone, run_at, slot.name
-    local field, last = text(token), #out.leases
-    out.leases[last + 1], out.leases[last + 2] = field, write_lease(e)
-    out.payloads[last + 1], out.payloads[last + 2] = field, e.payload
-    out.told[#out.told + 1] = tell(token, e)
-    return field
+    mine.add(slot.name, 1)
+    local token, last = pack('<d', seq * COUNT_IN_BATCH + out.count), 2 * out.count
+    out.count = out.count + 1
+    local packed = pack(LEASE, e.ord, e.attempts, 1, alone, run_at, e.rank, #slot.name, slot.name)
+    out.leases[last + 1], out.leases[last + 2] = token, packed
+    out.payloads[last + 1], out.payloads[last + 2] = token, e.payload
+    tell(out.told, token, packed, e.payload)
+    return token
   end
 
   function out.save()
@@ -64,21 +65,27 @@ end
 -- Slots whose time has come may be served.
 local function wake()
   local due = call('ZRANGEBYSCORE', key('timed'), '-inf', now + HORIZON, 'LIMIT', 0, TURNS_AT_ONCE)
-  for _, name in ipairs(due) do place(slot_of(name)) end
+  find_slots(due)
+  local woken = {}
+  for i, name in ipairs(due) do woken[i] = slot_of(name) end
+  place(woken)
 end
 
 -- The slots that may be served to a worker, the first ones first, with the room they have for it.
-local function open_slots(want, mine, held_slots)
+local function open_slots(want, mine)
   local workers = call('ZCARD', key('workers'))
   local found = {}
-  for _, entry in ipairs(call('ZRANGE', key('ready'), 0, want + held_slots - 1)) do
-    local slot = slots[string.sub(entry, 17)] or find_slot(string.sub(entry, 17))
+  local names = call('ZRANGE', key('ready'), 0, want + mine.count - 1)
+  for i, entry in ipairs(names) do names[i] = string.sub(entry, 17) end
+  find_slots(names)
+  for _, name in ipairs(names) do
+    local slot = slots[name]
     slot.room = math.min(slot.concurrency - slot.active,
-      math.ceil(slot.concurrency / workers) - (mine[slot.name] or 0))
+      math.ceil(slot.concurrency / workers) - (mine.of[name] or 0))
     if has_room(slot) and is_due(slot) then
       if slot.room > 0 and #found < want then found[#found + 1] = slot end
     else
-      slot_of(slot.name)
+      slot_of(name)
     end
   end
   return found
@@ -104,7 +111,7 @@ local function serve(out, found, want)
     local rank = table.remove(ranks)
     local line, first = queues[rank], 1
     while line[first] do
-      if #out.told == want then return end
+      if out.count == want then return end
       local slot = slot_of(line[first].name)
       first = first + 1
       out.give(slot, take(slot), 0)

@@ -9,9 +9,9 @@
 local FILL = 210
 
 local base = 1
-while base * 2 <= (crawl.buckets or 1) do base = base * 2 end
+while base * 2 <= crawl.buckets do base = base * 2 end
 
-local function bucket_key(bucket) return key('seen:' .. crawl.epoch .. ':' .. text(bucket)) end
+local SEEN = key('seen:' .. crawl.epoch .. ':')
 
 local function bucket_of(bits)
   local bucket = bits % (2 * base)
@@ -20,7 +20,7 @@ end
 
 -- Mark a key as seen: whether it is new.
 local function see(digits, bits)
-  local new = call('SADD', bucket_key(bucket_of(bits)), digits)
+  local new = call('SADD', SEEN .. bucket_of(bits), digits)
   crawl.seen = crawl.seen + new
   return new == 1
 end
@@ -38,11 +38,11 @@ local function grow()
   while crawl.seen > FILL * crawl.buckets do
     local from, to = crawl.buckets - base, crawl.buckets
     local moved = {}
-    for _, digits in ipairs(call('SMEMBERS', bucket_key(from))) do
+    for _, digits in ipairs(call('SMEMBERS', SEEN .. from)) do
       if low_bits(digits, 2 * base) == to then moved[#moved + 1] = digits end
     end
-    call_many('SREM', bucket_key(from), moved)
-    call_many('SADD', bucket_key(to), moved)
+    call_many('SREM', SEEN .. from, moved)
+    call_many('SADD', SEEN .. to, moved)
     crawl.buckets = to + 1
     if crawl.buckets == 2 * base then base = crawl.buckets end
   end
@@ -50,7 +50,7 @@ end
 
 local function forget_seen()
   call('HSET', key('trash'), crawl.epoch, crawl.buckets)
-  crawl.epoch, crawl.buckets, crawl.seen, base = crawl.epoch + 1, 1, 0, 1
+  crawl.epoch, crawl.buckets, crawl.seen = crawl.epoch + 1, 1, 0
 end
 
 -- Delete some of what is forgotten.
@@ -60,7 +60,7 @@ local function sweep()
   local epoch, left = trash[1], tonumber(trash[2])
   local names = {}
   for bucket = math.max(0, left - 500), left - 1 do
-    names[#names + 1] = key('seen:' .. epoch .. ':' .. text(bucket))
+    names[#names + 1] = key('seen:' .. epoch .. ':' .. bucket)
   end
   call('UNLINK', unpack(names))
   if left > 500 then call('HSET', key('trash'), epoch, left - 500)

@@ -27,14 +27,14 @@ local function give_rule(slot)
   end
 end
 
-local function member(slot) return string.format('%016.0f', slot.turn) .. slot.name end
+local function member(slot, turn) return string.format('%016.0f', turn) .. slot.name end
 
 local function read_slot(name, record)
   local s = {name = name}
   s.number, s.queued, s.suspects, s.back, s.others, s.leased, s.active, s.done,
     s.turn, s.top, s.next_at, s.latency, s.place = unpack_struct(RECORD, record)
   s.size = s.queued + s.suspects
-  s.placed, s.placed_by = member(s), s.place == TIMED and s.next_at or s.top
+  s.placed, s.placed_by = s.turn, s.place == TIMED and s.next_at or s.top
   give_rule(s)
   slots[name] = s
   return s
@@ -45,6 +45,20 @@ local function find_slot(name)
   if slots[name] then return slots[name] end
   local record = call('HGET', key('slots'), name)
   return record and read_slot(name, record) or nil
+end
+
+-- Slots that will be looked for, brought in one go.
+local function find_slots(names)
+  local missing = {}
+  for _, name in ipairs(names) do
+    if not slots[name] then missing[#missing + 1] = name end
+  end
+  for first = 1, #missing, AT_ONCE do
+    local last = math.min(first + AT_ONCE - 1, #missing)
+    for i, record in ipairs(call('HMGET', key('slots'), unpack(missing, first, last))) do
+      if record then read_slot(missing[first + i - 1], record) end
+    end
+  end
 end
 
 -- A slot that is about to be changed; it is made if it is not there.
@@ -64,41 +78,48 @@ end
 local function has_room(slot) return slot.active < slot.concurrency end
 local function is_due(slot) return slot.next_at - now <= HORIZON end
 
--- Put the slot where it is looked for.
-local function place(slot)
-  local to, by, as = NOWHERE, 0, slot.name
-  if slot.queued > 0 then
-    if not has_room(slot) then to = FULL
-    elseif is_due(slot) then to, by, as = READY, slot.top, member(slot)
-    else to, by = TIMED, slot.next_at end
+-- Put slots where they are looked for.
+local function place(some)
+  local ready, timed, full = {}, {}, {}
+  local not_ready, not_timed, not_full = {}, {}, {}
+  for _, slot in pairs(some) do
+    local from, to, by = slot.place, NOWHERE, 0
+    if slot.queued > 0 then
+      if not has_room(slot) then to = FULL
+      elseif is_due(slot) then to, by = READY, slot.top
+      else to, by = TIMED, slot.next_at end
+    end
+    if from == READY and (to ~= READY or slot.placed ~= slot.turn) then
+      not_ready[#not_ready + 1] = member(slot, slot.placed)
+    elseif from == TIMED and to ~= TIMED then
+      not_timed[#not_timed + 1] = slot.name
+    elseif from == FULL and to ~= FULL then
+      not_full[#not_full + 1] = slot.name
+    end
+    local stays = from == to and slot.placed_by == by
+    if to == READY and not (stays and slot.placed == slot.turn) then
+      ready[#ready + 1] = by
+      ready[#ready + 1] = member(slot, slot.turn)
+    elseif to == TIMED and not stays then
+      timed[#timed + 1] = by
+      timed[#timed + 1] = slot.name
+    elseif to == FULL and from ~= FULL then
+      full[#full + 1] = slot.name
+    end
+    slot.place, slot.placed, slot.placed_by = to, slot.turn, by
   end
-  local from = slot.place
-  if from == READY and (to ~= READY or slot.placed ~= as) then
-    call('ZREM', key('ready'), slot.placed)
-  elseif from == TIMED and to ~= TIMED then
-    call('ZREM', key('timed'), slot.name)
-  elseif from == FULL and to ~= FULL then
-    call('SREM', key('full'), slot.name)
-  end
-  local stays = from == to and slot.placed_by == by
-  if to == READY and not (stays and slot.placed == as) then
-    call('ZADD', key('ready'), by, as)
-  elseif to == TIMED and not stays then
-    call('ZADD', key('timed'), by, as)
-  elseif to == FULL and from ~= FULL then
-    call('SADD', key('full'), as)
-  end
-  slot.place, slot.placed, slot.placed_by = to, as, by
-end
-
-local function place_slots()
-  for _, slot in pairs(touched) do place(slot) end
+  call_many('ZREM', key('ready'), not_ready)
+  call_many('ZREM', key('timed'), not_timed)
+  call_many('SREM', key('full'), not_full)
+  call_many('ZADD', key('ready'), ready)
+  call_many('ZADD', key('timed'), timed)
+  call_many('SADD', key('full'), full)
 end
 
 local function save_slots()
+  place(touched)
   local records, sizes = {}, {}
   for name, s in pairs(touched) do
-    place(s)
     records[#records + 1] = name
     records[#records + 1] = pack(RECORD, s.number, s.queued, s.suspects, s.back, s.others, s.leased,
       s.active, s.done, s.turn, s.top, s.next_at, s.latency, s.place)

@@ -1,7 +1,7 @@
 -- Entries that wait, and those that are dead. An entry's place among those of its rank is its `ord`: its
 -- id, or minus its id where the newest comes first.
 --
--- waiting:<rank>:<slot>: LIST, entries that were never leased, `<ord> <payload>`, first one first.
+-- waiting:<rank>:<slot>: LIST, entries that were never leased, packed ord and payload, first one first.
 -- back:<rank>:<slot>: ZSET, entries that came back, packed, by ord.
 -- ranks:<slot>: ZSET, the ranks that have entries waiting, but for the best, by themselves.
 -- suspects:<slot>: ZSET, entries to be run alone, `<id>` and packed entry, by when they began to wait.
@@ -19,7 +19,13 @@ local function read_entry(packed, from)
   return e
 end
 
-local function waiting_key(slot, rank) return key('waiting:' .. text(rank) .. ':' .. slot.name) end
+local function waiting_key(slot, rank)
+  if slot.list_of ~= rank then
+    slot.list_of, slot.list = rank, key('waiting:' .. text(rank) .. ':' .. slot.name)
+  end
+  return slot.list
+end
+
 local function back_key(slot, rank) return key('back:' .. text(rank) .. ':' .. slot.name) end
 
 -- So many more entries of this rank wait in the slot.
@@ -52,8 +58,7 @@ local function wait(slot, e)
 end
 
 local function read_waiting(raw)
-  local space = string.find(raw, ' ', 1, true)
-  return tonumber(string.sub(raw, 1, space - 1)), string.sub(raw, space + 1)
+  return (unpack_struct('<d', raw)), string.sub(raw, 9)
 end
 
 -- The slot's first ordinary entry leaves it.
