@@ -11,7 +11,7 @@ from functools import partial
 from typing import TypeVar
 
 from scrapy_fleet.errors import FleetError, GivenUp, StoreAway, StoreError
-from scrapy_fleet.model import Batch, Joined, Plan, Receipt, Worker
+from scrapy_fleet.model import Batch, Plan, Receipt, Worker
 from scrapy_fleet.ports import Loop, Reports
 from scrapy_fleet.process import gone
 from scrapy_fleet.store.base import Store
@@ -92,16 +92,16 @@ class Link:
         self._join(worker, plan, None)
 
     def _join(self, worker: Worker, plan: Plan, run: int | None) -> None:
-        def enter() -> Joined:
-            return self._store.join(worker, plan, self._ttl, run=run)
-
-        # A crawl that cannot begin says so at once; one that is under way waits.
-        joined = enter() if run is None else self._insist(enter)
+        if run is None:
+            joined = self._store.join(worker, plan, self._ttl)  # one that cannot begin says so at once
+        else:
+            joined = self._insist(lambda: self._store.join(worker, plan, self._ttl, run=run))
         orphans = tuple(other.id for other in joined.others if gone(other))
         if orphans:
-            came_back = self._store.give_up(orphans)
+            came_back = self._insist(lambda: self._store.give_up(orphans))
             logger.info("%d requests came back from %d workers that had died here.", came_back, len(orphans))
-            joined = self._store.join(worker, plan, self._ttl, run=joined.run)  # with what came back
+            now = joined.run
+            joined = self._insist(lambda: self._store.join(worker, plan, self._ttl, run=now))
         self._worker = worker
         self._beaten_at = time.monotonic()
         self._loop.post(lambda: self._reports.joined(joined))

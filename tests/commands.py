@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from scrapy import Request, Spider
+from scrapy.crawler import Crawler
+from scrapy.settings import Settings
 
 from scrapy_fleet.crawl.codec import Codec
 from scrapy_fleet.model import Batch, Entry, Lease, Outcome, Plan, Receipt, Rule, Worker
@@ -131,3 +133,12 @@ def project(folder: Path, settings: str, spiders: str = "") -> Path:
     (package / "settings.py").write_text(f"SPIDER_MODULES = ['shop.spiders']\n{settings}\n")
     (package / "spiders.py").write_text(spiders)
     return folder
+
+
+def a_crawler(spider: type[Spider] = AnySpider, **settings: Any) -> Crawler:
+    """A crawler that has read its settings, add-ons included; it needs no reactor."""
+    without = {"TWISTED_REACTOR": None, "TWISTED_REACTOR_ENABLED": False}
+    quiet = {"REMOTE_CONTROL_ENABLED": False, "TELNETCONSOLE_ENABLED": False}
+    crawler = Crawler(spider, Settings({**without, **quiet, **settings}))
+    crawler._apply_settings()
+    return crawler

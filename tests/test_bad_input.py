@@ -184,15 +184,19 @@ def look(path: Path, name: str = "site") -> Snapshot:
 @pytest.mark.parametrize(
     ("url", "shown"),
     [
-        ("redis://user:secret@host:6379/0", "'redis://user:***@host:6379/0'"),
-        ("rediss://:secret@[host", "'rediss://:***@[host'"),
-        ("postgres://host/db", "'postgres'"),
+        ("mysql://user:secret@host:3306/0", "'mysql://user:***@host:3306/0'"),
+        ("amqp://:secret@[host", "'amqp://:***@[host'"),
         ("crawls/here", "'crawls/here'"),
     ],
 )
 def test_an_unknown_scheme(url: str, shown: str, site: RunningSite, tmp_path: Path) -> None:
     log = refuses(site, tmp_path, "FLEET_URL", shown, "there is no store for", "sqlite:///", FLEET_URL=url)
     assert "secret" not in log
+
+
+def test_a_server_that_is_not_there(site: RunningSite, tmp_path: Path) -> None:
+    url = "redis://user:secret@127.0.0.1:1/0"  # nobody listens there
+    assert "secret" not in refuses(site, tmp_path, "127.0.0.1:1", FLEET_URL=url)
 
 
 @pytest.mark.parametrize(

@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 import scrapy
 from scrapy import Request
-from scrapy.utils.test import get_crawler
 
 from scrapy_fleet.crawl.known import KnownUrls
+from tests.commands import a_crawler
 from tests.crash.fleet import Fleet, Worker
 from tests.special_site import GRAPH_SIZE, OTHER_HOST, Site
 from tests.spiders import known
@@ -158,7 +158,7 @@ def test_a_fingerprinter_that_sees_more_is_heeded(crawls: Crawls) -> None:
 
 
 def test_its_size_is_bounded() -> None:
-    urls = KnownUrls(get_crawler())
+    urls = KnownUrls(a_crawler())
     urls.limit(100)
     requests = [Request(f"http://a.example/{n}") for n in range(1000)]
     for request in requests:

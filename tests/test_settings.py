@@ -10,16 +10,16 @@ import pytest
 from msgspec.structs import asdict
 from scrapy import Spider
 from scrapy.settings import Settings
-from scrapy.utils.test import get_crawler
 
 from scrapy_fleet.errors import FleetError, SettingError
 from scrapy_fleet.model import Rule
 from scrapy_fleet.settings import TABLE, Options, Setting, of, open_store, read, shown, store_path
 from scrapy_fleet.store.memory import MemoryStore
 from scrapy_fleet.store.sqlite import SqliteStore
-from tests.commands import project
+from tests.commands import a_crawler, project
 
 ROOT = Path(__file__).parents[1]
+ADDONS = {"scrapy_fleet.Addon": 500}
 
 
 class Shop(Spider):
@@ -220,7 +220,7 @@ def test_how_far_a_worker_looks_ahead() -> None:
 
 
 def settings_with_the_addon(**values: Any) -> Settings:
-    crawler = get_crawler(Shop, {"ADDONS": {"scrapy_fleet.Addon": 500}, **values})
+    crawler = a_crawler(Shop, ADDONS=ADDONS, **values)
     of(crawler)
     return crawler.settings
 
@@ -242,14 +242,14 @@ def test_autothrottle_keeps_the_delay_it_starts_from() -> None:
 
 
 def test_a_wrong_setting_does_not_stop_scrapy_from_starting() -> None:
-    crawler = get_crawler(Shop, {"ADDONS": {"scrapy_fleet.Addon": 500}, "FLEET_COMMIT_SIZE": "many"})
+    crawler = a_crawler(Shop, ADDONS=ADDONS, FLEET_COMMIT_SIZE="many")
     with pytest.raises(SettingError, match="FLEET_COMMIT_SIZE"):
         of(crawler)
 
 
 def test_the_scheduler_without_the_addon_says_what_is_missing() -> None:
     with pytest.raises(SettingError, match=re.escape('ADDONS = {"scrapy_fleet.Addon": 500}')):
-        of(get_crawler(Shop))
+        of(a_crawler(Shop))
 
 
 # Where a crawl lives

@@ -16,9 +16,10 @@ _size = struct.Struct("<I").pack
 _short = struct.Struct("<H").pack
 _double = struct.Struct("<d").pack
 _pair = struct.Struct("<dd").pack
-_add = struct.Struct("<IB").pack
+_add = struct.Struct("<dB").pack
 _place = struct.Struct("<II").pack
-_lease = struct.Struct("<ddHBBddH")
+_lease = struct.Struct("<dIdHBBddH")
+_head = struct.calcsize("<dI")
 _row = struct.Struct("<ddH")
 _read_size = struct.Struct("<I")
 _read_short = struct.Struct("<H")
@@ -35,7 +36,7 @@ def _sized(data: bytes) -> bytes:
 
 def _key(key: int) -> bytes:
     digits = b"%d" % key
-    return _add(key & 0xFFFFFFFF, len(digits)) + digits
+    return _add(int(digits[-9:]), len(digits)) + digits
 
 
 def adds(entries: Iterable[Entry]) -> tuple[bytes, bytes]:
@@ -121,15 +122,13 @@ def read_leases(data: bytes, now: float) -> tuple[Lease, ...]:
     names: dict[bytes, str] = {}
     at = 0
     while at < len(data):
-        token, _, attempts, _, alone, run_at, rank, length = _lease.unpack_from(data, at)
+        token, size, _, attempts, _, alone, run_at, rank, length = _lease.unpack_from(data, at)
+        end = at + _head + size
         at += _lease.size
-        name = data[at : at + length]
+        name, payload = data[at : at + length], data[at + length : end]
+        at = end
         if name not in names:
             names[name] = text(name)
-        (size,) = _read_size.unpack_from(data, at + length)
-        at += length + 4
-        payload = data[at : at + size]
-        at += size
         leases.append(Lease(int(token), names[name], payload, *_priority(rank), attempts, max(0.0, run_at - now), bool(alone)))
     leases.sort(key=lambda lease: lease.token)
     return tuple(leases)

@@ -4,7 +4,7 @@
 -- ARGV, from the third: worker, seq, flags (letters: s seeded, l leave, f finish), want, and packed lists:
 -- groups (rank, slot) that adds name by position, adds, marks, all tokens that are named below, samples,
 -- outcomes, releases, items, stats, state, and dice (numbers for jitter).
--- Answers: 'ok', now, counts, seeding, known positions (packed), leases (packed: token, lease, payload),
+-- Answers: 'ok', now, counts, seeding, known positions (packed), leases (packed: token, lease),
 -- retry_in, dice used.
 
 local worker, seq, flags, want = ARGV[3], tonumber(ARGV[4]), ARGV[5], tonumber(ARGV[6])
@@ -24,7 +24,7 @@ if seq <= member_facts.seq then
     local flat = call('HGETALL', key('leases:' .. worker))
     for i = 1, #flat, 2 do
       if math.floor(unpack_struct('<d', flat[i]) / COUNT_IN_BATCH) == seq then
-        tell(told, flat[i], flat[i + 1], call('HGET', key('payloads:' .. worker), flat[i]))
+        tell(told, flat[i], flat[i + 1])
       end
     end
   end
@@ -44,9 +44,9 @@ do
   local position = 0
   at = 1
   while at <= #adds do
-    local bits, digits, group, payload
-    bits, digits, group, payload, at = unpack_struct('<I4Bc0I4I4c0', adds, at)
-    if digits == '' or see(digits, bits) then
+    local ending, digits, group, payload
+    ending, digits, group, payload, at = unpack_struct('<dBc0I4I4c0', adds, at)
+    if digits == '' or see(digits, ending) then
       local line = lines[group + 1]
       if not line.entries then
         line.entries, line.slot = {}, slot_of(line.slot)
@@ -68,9 +68,9 @@ do
   end
   at = 1
   while at <= #marks do
-    local bits, digits
-    bits, digits, at = unpack_struct('<I4Bc0', marks, at)
-    see(digits, bits)
+    local ending, digits
+    ending, digits, at = unpack_struct('<dBc0', marks, at)
+    see(digits, ending)
   end
   grow()
 end
@@ -132,7 +132,6 @@ if tokens ~= '' then
     if token == member_facts.alone then member_facts.alone = '' end
     return end_lease(lease)
   end
-  local function payload(token) return call('HGET', key('payloads:' .. worker), token) end
 
   local at = 1
   while at <= #samples do
@@ -163,7 +162,6 @@ if tokens ~= '' then
     if lease then
       local slot = leave_hand(token, lease)
       if dead == 1 then
-        lease.payload = payload(token)
         die(slot, lease, reason)
       else
         slot.done, crawl.done = slot.done + 1, crawl.done + 1
@@ -177,7 +175,6 @@ if tokens ~= '' then
     local lease = held[token]
     if lease then
       local slot = leave_hand(token, lease)
-      lease.payload = payload(token)
       wait(slot, lease)
     end
   end
@@ -188,7 +185,6 @@ if tokens ~= '' then
   end
   call_many('HSET', key('leases:' .. worker), rewritten)
   call_many('HDEL', key('leases:' .. worker), gone)
-  call_many('HDEL', key('payloads:' .. worker), gone)
 end
 
 offer_seeding(worker)

@@ -54,7 +54,6 @@ elseif what == 'leased' then
     local flat = call('HGETALL', key('leases:' .. worker))
     for i = 1, #flat, 2 do
       local lease = read_lease(flat[i + 1])
-      lease.payload = call('HGET', key('payloads:' .. worker), flat[i])
       show(lease, lease.slot, worker, '')
     end
   end

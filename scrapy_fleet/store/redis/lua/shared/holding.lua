@@ -3,22 +3,20 @@
 -- workers: ZSET, ids of the workers in the crawl, by when they are given up if they stay silent.
 -- worker:<id>: HASH, `number` in order of coming, `ttl`, `joined`, `host`, `pid`, `home`, `birth`; of its
 --   last batch `seq` and `known` (packed positions); `alone`: the token that must be its only one.
--- leases:<id>: HASH, packed token -> packed lease (LEASE below).
--- payloads:<id>: HASH, packed token -> the payload of the leased entry.
+-- leases:<id>: HASH, packed token -> packed lease (LEASE below), then the payload of its entry.
 -- running:<id>: HASH, slot -> how many downloads the worker has under way there.
 
 local LEASE = '<dHBBddHc0'
 local COUNT_IN_BATCH = 65536
 
 local function read_lease(packed)
-  local lease = {}
-  lease.ord, lease.attempts, lease.running, lease.alone, lease.run_at, lease.rank, lease.slot =
-    unpack_struct(LEASE, packed)
-  return lease
+  local ord, attempts, running, alone, run_at, rank, slot, rest = unpack_struct(LEASE, packed)
+  return {ord = ord, attempts = attempts, running = running, alone = alone, run_at = run_at, rank = rank,
+    slot = slot, payload = string.sub(packed, rest)}
 end
 
 local function write_lease(l)
-  return pack(LEASE, l.ord, l.attempts, l.running, l.alone, l.run_at, l.rank, #l.slot, l.slot)
+  return pack(LEASE, l.ord, l.attempts, l.running, l.alone, l.run_at, l.rank, #l.slot, l.slot) .. l.payload
 end
 
 -- The worker is alive: its facts, or nil if it is not in the crawl.
@@ -43,11 +41,9 @@ local function forget(worker, fate)
   local flat = call('HGETALL', key('leases:' .. worker))
   for i = 1, #flat, 2 do
     local lease = read_lease(flat[i + 1])
-    lease.payload = call('HGET', key('payloads:' .. worker), flat[i])
     fate(end_lease(lease), lease)
   end
-  call('DEL', key('leases:' .. worker), key('payloads:' .. worker), key('running:' .. worker),
-    key('worker:' .. worker))
+  call('DEL', key('leases:' .. worker), key('running:' .. worker), key('worker:' .. worker))
   call('ZREM', key('workers'), worker)
   if crawl.seeder == worker then crawl.seeder = '' end
   return #flat / 2

@@ -3,14 +3,13 @@
 local TURNS_AT_ONCE = 500
 
 -- One lease as the worker gets it.
-local function tell(told, token, packed, payload)
+local function tell(told, token, packed)
   local last = #told
-  told[last + 1], told[last + 2], told[last + 3], told[last + 4] =
-    token, packed, pack('<I4', #payload), payload
+  told[last + 1], told[last + 2], told[last + 3] = token, pack('<I4', #packed), packed
 end
 
 local function start_leasing(worker, seq, dice, mine)
-  local out = {count = 0, leases = {}, payloads = {}, told = {}, rolled = 0}
+  local out = {count = 0, leases = {}, told = {}, rolled = 0}
 
   local function roll()
     out.rolled = out.rolled + 1
@@ -32,15 +31,14 @@ local function start_leasing(worker, seq, dice, mine)
     local token, last = pack('<d', seq * COUNT_IN_BATCH + out.count), 2 * out.count
     out.count = out.count + 1
     local packed = pack(LEASE, e.ord, e.attempts, 1, alone, run_at, e.rank, #slot.name, slot.name)
+      .. e.payload
     out.leases[last + 1], out.leases[last + 2] = token, packed
-    out.payloads[last + 1], out.payloads[last + 2] = token, e.payload
-    tell(out.told, token, packed, e.payload)
+    tell(out.told, token, packed)
     return token
   end
 
   function out.save()
     call_many('HSET', key('leases:' .. worker), out.leases)
-    call_many('HSET', key('payloads:' .. worker), out.payloads)
   end
 
   return out

@@ -30,11 +30,13 @@ end
 local function member(slot, turn) return string.format('%016.0f', turn) .. slot.name end
 
 local function read_slot(name, record)
-  local s = {name = name}
-  s.number, s.queued, s.suspects, s.back, s.others, s.leased, s.active, s.done,
-    s.turn, s.top, s.next_at, s.latency, s.place = unpack_struct(RECORD, record)
-  s.size = s.queued + s.suspects
-  s.placed, s.placed_by = s.turn, s.place == TIMED and s.next_at or s.top
+  local number, queued, suspects, back, others, leased, active, done, turn, top, next_at, latency, where =
+    unpack_struct(RECORD, record)
+  -- Made with all its fields, since a table that grows is slow.
+  local s = {name = name, number = number, queued = queued, suspects = suspects, back = back, others = others,
+    leased = leased, active = active, done = done, turn = turn, top = top, next_at = next_at,
+    latency = latency, place = where, placed = turn, placed_by = where == TIMED and next_at or top,
+    size = queued + suspects, concurrency = 0, delay = 0, jitter = 0, room = 0, list = false, list_of = false}
   give_rule(s)
   slots[name] = s
   return s
@@ -49,9 +51,11 @@ end
 
 -- Slots that will be looked for, brought in one go.
 local function find_slots(names)
-  local missing = {}
+  local missing, asked = {}, {}
   for _, name in ipairs(names) do
-    if not slots[name] then missing[#missing + 1] = name end
+    if not slots[name] and not asked[name] then
+      missing[#missing + 1], asked[name] = name, true
+    end
   end
   for first = 1, #missing, AT_ONCE do
     local last = math.min(first + AT_ONCE - 1, #missing)

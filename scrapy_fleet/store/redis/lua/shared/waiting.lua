@@ -13,10 +13,8 @@ local ENTRY = '<dHd'
 local function write_entry(e) return pack(ENTRY, e.ord, e.attempts, e.rank) .. e.payload end
 
 local function read_entry(packed, from)
-  local e, rest = {}
-  e.ord, e.attempts, e.rank, rest = unpack_struct(ENTRY, packed, from or 1)
-  e.payload = string.sub(packed, rest)
-  return e
+  local ord, attempts, rank, rest = unpack_struct(ENTRY, packed, from or 1)
+  return {ord = ord, attempts = attempts, rank = rank, payload = string.sub(packed, rest)}
 end
 
 local function waiting_key(slot, rank)
@@ -77,8 +75,8 @@ local function take(slot)
   if not e then
     local raw = call('LPOP', list)
     if not raw then error('a key is missing: ' .. list) end
-    e = {attempts = 0, rank = rank}
-    e.ord, e.payload = read_waiting(raw)
+    local ord, payload = read_waiting(raw)
+    e = {ord = ord, attempts = 0, rank = rank, payload = payload}
   end
   slot.queued = slot.queued - 1
   crawl.waiting = crawl.waiting - 1
