@@ -35,6 +35,7 @@ class Addon:
             return
         settings.set("SCHEDULER", "scrapy_fleet.crawl.scheduler.Scheduler", "cmdline")
         middlewares = settings["SPIDER_MIDDLEWARES"]
+        middlewares.set("scrapy_fleet.crawl.parents.ParentsMiddleware", -1001, "addon")
         middlewares.set("scrapy_fleet.crawl.seeds.SeedsMiddleware", -1000, "addon")
         middlewares.set("scrapy_fleet.crawl.known.KnownUrlsMiddleware", 100_000, "addon")
         # spider.state is kept with the commits, not pickled when the spider closes.

@@ -66,8 +66,10 @@ TABLE = (
         "FLEET_URL",
         None,
         _text,
-        "Where the crawl lives: `sqlite:///folder` or `sqlite:///file.db`, or `memory:` (gone with the "
-        "process). Unset: `<JOBDIR>/fleet.db`, else `.scrapy/fleet/<crawl>.db` in the project.",
+        "Where the crawl lives: `sqlite:///folder` or `sqlite:///file.db`; `redis://host:6379/0` for workers "
+        "on many machines (also `rediss://`, `valkey://`, `unix://`, `redis+sentinel://`, "
+        "`redis+cluster://`); or `memory:` (gone with the process). "
+        "Unset: `<JOBDIR>/fleet.db`, else `.scrapy/fleet/<crawl>.db` in the project.",
     ),
     Setting("FLEET_CRAWL", None, _text, "The name of the crawl. Unset: the spider's name."),
     Setting(
@@ -289,7 +291,8 @@ def _is_filtered(settings: BaseSettings) -> bool:
 
 def shown(url: str) -> str:
     """A store's address without its password, however badly it is written."""
-    return re.sub(r"^([^:]*:(?://)?[^:@]*):.*@", r"\1:***@", url)
+    url = re.sub(r"^([^:]*:(?://)?[^:@]*):.*@", r"\1:***@", url)
+    return re.sub(r"([?&]\w*password=)[^&]*", r"\1***", url)
 
 
 def store_path(url: str | None, crawl: str, jobdir: str | None = None) -> Path:
@@ -334,7 +337,18 @@ def open_store(
 
         return MemoryStore(crawl)
     assert url is not None
+    if scheme.startswith(("redis", "valkey")) or scheme == "unix":
+        try:
+            from scrapy_fleet.store.redis import SCHEMES, RedisStore
+        except ModuleNotFoundError as error:
+            if error.name != "redis":
+                raise
+            raise StoreError(
+                f"FLEET_URL = {shown(url)!r} needs the package redis: pip install scrapy-fleet[redis]"
+            ) from None
+        if scheme in SCHEMES:
+            return RedisStore(url, crawl, shown=shown(url), create=create)
     raise StoreError(
         f"FLEET_URL = {shown(url)!r}: there is no store for {scheme!r}. "
-        "Use sqlite:///folder, sqlite:///file.db or memory:"
+        "Use sqlite:///folder, sqlite:///file.db, redis://host:6379/0 or memory:"
     )

@@ -8,6 +8,7 @@ import functools
 import threading
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, ParamSpec
 
 from scrapy_fleet.errors import FleetError
@@ -15,6 +16,7 @@ from scrapy_fleet.frontier import Frontier
 from scrapy_fleet.model import Batch, Entry, Joined, Lease, Outcome, Plan, Receipt, Rule, Worker
 from scrapy_fleet.store.base import Store
 from scrapy_fleet.store.memory import MemoryStore
+from scrapy_fleet.store.sqlite import SqliteStore
 
 PATIENCE = 30.0
 """Seconds after which a test gives up; nothing waits that long unless something is wrong."""
@@ -202,3 +204,31 @@ def page(name: str, *, key: bool = True, priority: int = 0, slot: str = "a") -> 
 def names(things: Any) -> list[str]:
     """The payloads of entries, leases or rows, as text."""
     return [thing.payload.decode() for thing in things]
+
+
+def some(count: int, prefix: str = "p") -> list[str]:
+    return [f"{prefix}{n}" for n in range(count)]
+
+
+async def busy(store: Store, **limits: Any) -> Desk:
+    """A worker that has enough to run, and 100 pages in the store."""
+    desk = await Desk(store, Limits(**limits)).open()
+    desk.add(*some(100))
+    await desk.commit()
+    return desk
+
+
+def hold(store: Recording) -> threading.Event:
+    """Commits wait until this is set."""
+    gate = threading.Event()
+
+    def wait(batch: Batch) -> None:
+        assert gate.wait(PATIENCE)
+
+    store.before = wait
+    return gate
+
+
+def sqlite(folder: Path) -> Callable[[], SqliteStore]:
+    """Opens one crawl, again and again."""
+    return lambda: SqliteStore(folder / "c.db", "c", durability="normal")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import os
 import shutil
+import socket
 import subprocess
 import tempfile
 import time
@@ -30,6 +31,12 @@ def redis_binary() -> str | None:
     return shutil.which("redis-server")
 
 
+def free_port() -> int:
+    """A port that nobody uses at the moment."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        return int(listening.getsockname()[1])
+
+
 class RedisServer:
     """One server on a Unix socket, and on a TCP port if one is given."""
 
@@ -47,12 +54,13 @@ class RedisServer:
 
     def start(self) -> RedisServer:
         self.folder.mkdir(parents=True, exist_ok=True)
-        self.process = subprocess.Popen(
-            [self.binary, "--port", str(self.port), "--unixsocket", str(self.socket), "--dir", str(self.folder)]
-            + ["--save", "", "--appendonly", "no", *self.options],
-            stdout=(self.folder / "log").open("ab"),
-            stderr=subprocess.STDOUT,
-        )
+        places = ("--port", str(self.port), "--unixsocket", str(self.socket), "--dir", str(self.folder))
+        with (self.folder / "log").open("ab") as log:
+            self.process = subprocess.Popen(
+                [self.binary, *places, "--save", "", "--appendonly", "no", *self.options],
+                stdout=log,
+                stderr=subprocess.STDOUT,
+            )
         self.wait()
         return self
 

@@ -1,38 +1,34 @@
-"""The frontier of a worker: when it commits, in which order, and what it does when the store has trouble."""
+"""The frontier of a worker: when it commits, in which order, and how it ends."""
 
 from __future__ import annotations
 
-import logging
-import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from scrapy_fleet.errors import StoreAway, StoreError
-from scrapy_fleet.model import Batch, Entry, Outcome, Plan, Rule, Sample, Seeding, Worker
+from scrapy_fleet.model import Batch, Outcome, Plan, Rule, Sample, Seeding
 from scrapy_fleet.store.base import Store
 from scrapy_fleet.store.memory import MemoryStore
-from scrapy_fleet.store.sqlite import SqliteStore
-from tests.desk import NEVER, PATIENCE, WIDE, Desk, Limits, Recording, in_loop, names
+from tests.desk import (
+    NEVER,
+    PATIENCE,
+    Desk,
+    Limits,
+    Recording,
+    busy,
+    hold,
+    in_loop,
+    names,
+    some,
+    sqlite,
+)
 
 
 @pytest.fixture
 def store() -> Recording:
     return Recording()
-
-
-def some(count: int, prefix: str = "p") -> list[str]:
-    return [f"{prefix}{n}" for n in range(count)]
-
-
-async def busy(store: Store, **limits: float) -> Desk:
-    """A worker that has enough to run, and 100 pages in the store."""
-    desk = await Desk(store, Limits(**limits)).open()  # type: ignore[arg-type]
-    desk.add(*some(100))
-    await desk.commit()
-    return desk
 
 
 # When it commits
@@ -55,8 +51,7 @@ async def test_what_comes_together_goes_together(store: Recording) -> None:
 @in_loop
 async def test_while_one_commit_is_under_way_the_next_gathers(store: Recording) -> None:
     desk = await busy(store)
-    gate = threading.Event()
-    store.before = lambda batch: asserted(gate.wait(PATIENCE))
+    gate = hold(store)
     desk.limits.commit_size = 1
     desk.add("first")
     commits = desk.frontier.commits
@@ -70,10 +65,6 @@ async def test_while_one_commit_is_under_way_the_next_gathers(store: Recording) 
     await desk.until(lambda: len(store.with_adds()) == 3 and desk.at_rest())
     assert [names(batch.adds) for batch in store.with_adds()[1:]] == [["first"], some(50, "more")]
     await desk.close()
-
-
-def asserted(fact: bool) -> None:
-    assert fact
 
 
 @in_loop
@@ -261,10 +252,6 @@ def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], S
     return lambda: memory
 
 
-def sqlite(folder: Path) -> Callable[[], SqliteStore]:
-    return lambda: SqliteStore(folder / "c.db", "c", durability="normal")
-
-
 @in_loop
 async def test_draining_hands_back_what_was_not_started(open_store: Callable[[], Store]) -> None:
     desk = await busy(open_store())
@@ -286,8 +273,7 @@ async def test_draining_hands_back_what_was_not_started(open_store: Callable[[],
 @in_loop
 async def test_what_arrives_while_draining_is_handed_back(store: Recording) -> None:
     desk = await Desk(store).open()
-    gate = threading.Event()
-    store.before = lambda batch: asserted(gate.wait(PATIENCE))
+    gate = hold(store)
     desk.add(*some(20))
     assert desk.frontier.next() is None
     await desk.until(lambda: desk.frontier._busy)
@@ -374,243 +360,3 @@ async def test_what_the_store_had_seen_is_told(open_store: Callable[[], Store]) 
     assert names(desk.met_again) == ["p3", "p4", "new"]
     assert desk.accepted == 101
     await desk.close()
-
-
-# The store has trouble
-
-
-class Away:
-    """The store does not answer so many times; ``lost`` if the answer alone is lost."""
-
-    def __init__(self, times: int) -> None:
-        self.times = times
-
-    def __call__(self, batch: Batch) -> None:
-        if self.times:
-            self.times -= 1
-            raise StoreAway("The server is away.")
-
-
-@pytest.mark.parametrize("lost", ["the batch", "the answer"])
-@in_loop
-async def test_a_store_that_is_away_for_a_while(
-    lost: str, store: Recording, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.INFO)
-    desk = await busy(store)
-    first = await desk.next()
-    setattr(store, "before" if lost == "the batch" else "after", Away(3))
-    desk.add("child", parent=first)
-    desk.settle(first, items=(b"item",))
-    await desk.commit()
-    assert store.snapshot().counts.done == 1
-    assert store.snapshot().counts.accepted == 101
-    assert [item for _, item in store.items()] == [b"item"]
-    told = [record.getMessage() for record in caplog.records if "scrapy_fleet" in record.name]
-    assert len(told) == 2
-    assert told[0] == "The server is away. The crawl pauses until the store is back; nothing is lost."
-    assert told[1].startswith("The store is back after ")
-    # All that the store handed out can be run.
-    leased = store.snapshot().counts.leased
-    assert len({lease.token for lease in await desk.take(leased)}) == leased
-    await desk.close()
-
-
-@in_loop
-async def test_children_wait_within_a_bound_while_the_store_is_away(store: Recording) -> None:
-    desk = await busy(store)
-    gate = threading.Event()
-    store.before = lambda batch: asserted(gate.wait(PATIENCE))
-    desk.limits.commit_size = 10
-    desk.add(*some(10, "first"))
-    await desk.turns()
-    assert not desk.frontier.congested
-    desk.add(*some(201, "more"))
-    assert desk.frontier.congested
-    assert desk.frontier.next() is None
-    gate.set()
-    await desk.until(lambda: not desk.frontier.congested and desk.at_rest())
-    assert desk.frontier.next() is not None
-    await desk.close()
-
-
-@in_loop
-async def test_the_loop_does_not_wait_for_the_store(store: Recording) -> None:
-    desk = await busy(store)
-    entered, gate = threading.Event(), threading.Event()
-
-    def wait(batch: Batch) -> None:
-        entered.set()
-        assert gate.wait(PATIENCE)
-
-    store.before = wait
-    desk.limits.commit_size = 1
-    desk.add("slow")
-    await desk.until(lambda: desk.frontier._busy)
-    assert entered.wait(PATIENCE)
-    running = await desk.take(3)
-    desk.add("meanwhile", parent=running[0])
-    desk.settle(*running)
-    await desk.turns(100)
-    assert not desk.at_rest()
-    gate.set()
-    await desk.until(desk.at_rest)
-    assert names(store.with_adds()[-1].adds) == ["meanwhile"]
-    await desk.close()
-
-
-@in_loop
-async def test_a_blocked_loop_does_not_silence_the_worker(tmp_path: Path) -> None:
-    open_store = sqlite(tmp_path)
-    desk = await busy(open_store(), worker_timeout=0.6)
-    other = open_store()
-    held = other.snapshot().counts.leased
-    other.join(Worker("other"), WIDE, 60)
-    time.sleep(1.5)  # a callback that takes its time
-    assert other.beat("other").reaped == 0
-    assert {worker.id for worker in other.snapshot().workers} == {"w", "other"}
-    assert other.snapshot().counts.leased == held > 0
-    await desk.close()
-
-
-@in_loop
-async def test_a_silent_worker_is_given_up_by_the_others(tmp_path: Path) -> None:
-    """Its entries are run by another, which learns of it by its own beats."""
-    open_store = sqlite(tmp_path)
-    silent = open_store()
-    silent.join(Worker("silent"), WIDE, 0.5)
-    pages = tuple(Entry("a", name.encode()) for name in some(3))
-    silent.commit(Batch(worker="silent", seq=1, adds=pages, want=3, seeded=True))
-    desk = await Desk(open_store(), Limits(worker_timeout=0.6)).open()
-    assert sorted(names(await desk.take(3))) == some(3)
-    await desk.close()
-
-
-@in_loop
-async def test_a_worker_that_was_given_up_comes_back(
-    store: Recording, caplog: pytest.LogCaptureFixture
-) -> None:
-    desk = await busy(store)
-    parent, settled, running = await desk.take(3)
-    old = {lease.token for _, receipt in store.applied for lease in receipt.leases}
-    desk.add("child", parent=parent)
-    desk.add("retry", parent=parent, key=False)
-    desk.add("beside", parent=running, key=False)
-    desk.add("orphan", key=False)
-    desk.frontier.outbox.keep(items=[b"stray"], stats={"n": 2}, state={"s": b"1"})
-    desk.settle(settled, parent, items=(b"item",))
-    store.give_up(("w",))
-    await desk.commit()
-    await desk.until(lambda: desk.frontier._open and desk.at_rest())
-    assert desk.frontier.worker.id != "w"
-    assert "It goes on under a new name" in caplog.text
-    # Others run the parent, and meet what comes of it again; what would not be recognised comes from them.
-    await desk.commit()
-    late = [name for batch in store.batches if batch.worker != "w" for name in names(batch.adds)]
-    assert late == ["child", "orphan"]
-    assert [item for _, item in store.items()] == [b"stray"]
-    assert store.snapshot().stats == {"n": 2}
-    assert store.snapshot().counts.done == 0
-    # What ends late settles nothing, and what is new is not taken for it.
-    assert not desk.frontier.holds(running.token)
-    desk.settle(running)
-    await desk.commit()
-    assert store.snapshot().counts.done == 0
-    new = {lease.token for lease in await desk.take(4)}
-    assert not new & old
-    await desk.close()
-    assert store.snapshot().counts.leased == 0
-
-
-@in_loop
-async def test_what_was_stored_before_it_was_given_up_is_not_stored_again(store: Recording) -> None:
-    desk = await busy(store)
-    desk.add(*some(700, "orphan"), key=False)
-
-    def lose_the_second(batch: Batch) -> None:
-        if store.with_adds()[1:] and batch.worker == "w":
-            store.give_up(("w",))
-
-    store.before = lose_the_second
-    await desk.commit()
-    await desk.until(lambda: desk.frontier._open and desk.at_rest())
-    await desk.commit()
-    assert [len(batch.adds) for batch in store.with_adds()[1:]] == [500, 200]
-    assert store.snapshot().counts.accepted == 800
-    await desk.close()
-
-
-@in_loop
-async def test_a_worker_that_was_given_up_while_idle_comes_back(store: Recording) -> None:
-    desk = await Desk(store, Limits(worker_timeout=0.5)).open()
-    store.give_up(("w",))
-    # Its next beat tells it.
-    await desk.until(lambda: desk.frontier.worker.id != "w" and desk.frontier._open)
-    desk.add("page")
-    assert names([await desk.next()]) == ["page"]
-    await desk.close()
-
-
-@in_loop
-async def test_a_store_that_cannot_be_used_is_told(store: Recording) -> None:
-    desk = await busy(store)
-
-    def broken(batch: Batch) -> None:
-        raise StoreError("The file is damaged.")
-
-    store.before = broken
-    desk.add("child")
-    await desk.commit()
-    await desk.until(lambda: desk.failure)
-    assert str(desk.failure) == "The file is damaged."
-    assert store.closed.wait(PATIENCE)
-
-
-@in_loop
-async def test_a_store_that_breaks_is_told(store: Recording, caplog: pytest.LogCaptureFixture) -> None:
-    desk = await busy(store)
-
-    def broken(batch: Batch) -> None:
-        raise ZeroDivisionError
-
-    store.before = broken
-    desk.add("child")
-    await desk.commit()
-    await desk.until(lambda: desk.failure)
-    assert "ZeroDivisionError" in str(desk.failure)
-    assert "Please report this" in str(desk.failure)
-
-
-@in_loop
-async def test_a_store_that_fails_while_closing_does_not_hold_the_worker(store: Recording) -> None:
-    desk = await busy(store)
-
-    def broken(batch: Batch) -> None:
-        raise StoreError("The file is damaged.")
-
-    store.before = broken
-    await desk.close()
-    assert str(desk.failure) == "The file is damaged."
-
-
-@in_loop
-async def test_a_store_that_stays_away_does_not_hold_a_worker_that_closes(store: Recording) -> None:
-    desk = await busy(store, worker_timeout=0.5)
-    store.before = Away(1_000_000)
-    desk.limits.commit_size = 1
-    desk.add("child")
-    await desk.until(lambda: desk.frontier._busy)
-    await desk.close()
-    assert isinstance(desk.failure, StoreAway)
-
-
-@pytest.mark.parametrize("error", [StoreError("It is not a database."), StoreAway("It is locked.")])
-@in_loop
-async def test_a_crawl_that_cannot_begin_says_so_at_once(error: StoreError | StoreAway) -> None:
-    class Broken(MemoryStore):
-        def join(self, *args: object, **kwargs: object) -> object:  # type: ignore[override]
-            raise error
-
-    desk = await Desk(Broken("c")).open()
-    assert desk.failure is error
-    assert desk.joined is None

@@ -7,7 +7,6 @@ of them before it drops it; dropping them first is what makes a crawl of a real 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Iterator
-from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 from pydispatch.dispatcher import getAllReceivers  # type: ignore[import-untyped]
@@ -28,8 +27,6 @@ class KnownUrls:
     """
 
     def __init__(self, crawler: Crawler) -> None:
-        self.parent: ContextVar[Request | None] = ContextVar("parent", default=None)
-        """The request whose callback is running, where that can be told."""
         self._crawler = crawler
         self._recent: set[str] = set()
         self._older: set[str] = set()
@@ -85,7 +82,7 @@ class Sieve:
 
 
 class KnownUrlsMiddleware:
-    """Spider middleware, next to the spider: notes whose callback runs, and drops known links."""
+    """Spider middleware, next to the spider: drops known links, and counts items."""
 
     def __init__(self, crawler: Crawler) -> None:
         self.crawler = crawler
@@ -94,10 +91,6 @@ class KnownUrlsMiddleware:
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> KnownUrlsMiddleware:
         return cls(crawler)
-
-    def process_spider_input(self, response: Response, spider: Spider | None = None) -> None:
-        if (scheduler := scheduler_of(self.crawler)) is not None and scheduler.loop.has_contexts:
-            scheduler.known_urls.parent.set(response.request)
 
     def process_spider_output(
         self, response: Response, result: Iterable[Any], spider: Spider | None = None

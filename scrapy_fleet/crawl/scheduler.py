@@ -13,6 +13,7 @@ from twisted.internet.defer import Deferred
 from scrapy_fleet import settings as fleet_settings
 from scrapy_fleet.crawl.codec import Codec
 from scrapy_fleet.crawl.known import KnownUrls
+from scrapy_fleet.crawl.parents import Parents
 from scrapy_fleet.crawl.running import Running
 from scrapy_fleet.crawl.seam import EventLoop, Seam
 from scrapy_fleet.crawl.seeds import SeedCounts
@@ -46,6 +47,7 @@ class Scheduler(BaseScheduler):
     def __init__(self, crawler: Crawler) -> None:
         self.crawler = crawler
         self.known_urls = KnownUrls(crawler)
+        self.parents = Parents()
         self.seeds: set[Request] = set()
         """Requests on their way here from ``start()``."""
         self.frontier: Frontier | None = None
@@ -187,6 +189,7 @@ class Scheduler(BaseScheduler):
                 logger.warning("%s came after the crawl had closed and is not stored.", request)
             return False
         key: int | None = None
+        parent = self.parents.take(request)
         try:
             key = self._key(request)
             entry = Entry(
@@ -197,13 +200,13 @@ class Scheduler(BaseScheduler):
                 seed=self._seed_lane and bool(request.meta.get("is_start_request")),
             )
         except Exception as error:
-            return self._keep_in_memory(request, key, error)
-        parent: int | None = None
-        if key is None and (found := self._parent_of(request)) is not None:
-            parent = self._running.token(found)
-            if parent is not None and not self.frontier.holds(parent):
+            return self._keep_in_memory(request, parent, key, error)
+        token: int | None = None
+        if key is None:
+            token = self._running.token(self._parent_of(parent))
+            if token is not None and not self.frontier.holds(token):
                 return False  # what it comes from has gone to another worker, where it comes again
-        self.frontier.add(entry, parent)
+        self.frontier.add(entry, token)
         if self._filtered and not request.dont_filter:
             self.known_urls.add(request)
         return True
@@ -211,8 +214,6 @@ class Scheduler(BaseScheduler):
     def next_request(self) -> Request | None:
         if self.frontier is None or self.failure is not None:
             return None
-        # The engine may have been woken by a callback: what it starts now is not that callback's doing.
-        self.known_urls.parent.set(None)
         if (local := self._running.next_local()) is not None:
             self._stats.inc_value("scheduler/dequeued")
             return local
@@ -243,18 +244,19 @@ class Scheduler(BaseScheduler):
             fingerprint = blake2b(fingerprint, digest_size=8).digest()
         return int.from_bytes(fingerprint[:8], "big", signed=True)
 
-    def _parent_of(self, request: Request) -> Request | None:
+    def _parent_of(self, parent: Request | None) -> Request | None:
         """The request whose callback gave this one, or whose redirect or retry it is; if it can be told."""
-        leaving = self.seam.leaving(self._running.all())
-        if len(leaving) == 1:
-            return leaving[0]
-        parent = self.known_urls.parent.get()
-        # A wrong parent is worse than none: contexts are inherited, so its callback must be running.
-        return parent if parent is not None and self.seam.is_scraping(parent) else None
+        if parent is None:
+            leaving = self.seam.leaving(self._running.all())
+            if len(leaving) == 1:
+                return leaving[0]
+        return parent
 
     # Requests that cannot be stored
 
-    def _keep_in_memory(self, request: Request, key: int | None, error: Exception) -> bool:
+    def _keep_in_memory(
+        self, request: Request, parent: Request | None, key: int | None, error: Exception
+    ) -> bool:
         if not isinstance(error, Unstorable):
             logger.error("%s cannot be stored, it runs from memory.", request, exc_info=error)
         elif not self._unstorable_told:
@@ -272,7 +274,7 @@ class Scheduler(BaseScheduler):
             self._local_keys.add(key)
             assert self.frontier is not None
             self.frontier.outbox.keep(marks=[key])
-        self._running.keep(request, self._running.token(self._parent_of(request)))
+        self._running.keep(request, self._running.token(self._parent_of(parent)))
         self._stats.inc_value("scheduler/enqueued")
         return True
 

@@ -16,11 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 import scrapy
 from scrapy import Request
-from scrapy.core.scraper import Scraper
 from scrapy.core.scraper import Slot as ScraperSlot
 from scrapy.http import Headers
 from scrapy.http.request import NO_CALLBACK
-from scrapy.utils.reactor import is_asyncio_reactor_installed
 
 from scrapy_fleet.errors import IncompatibleScrapy
 
@@ -34,21 +32,15 @@ if TYPE_CHECKING:
 
 
 class EventLoop:
-    """The loop the crawl runs on: Twisted's reactor, or asyncio's loop where there is no reactor.
-
-    ``has_contexts`` tells whether each response is handled in a context of its own.
-    """
+    """The loop the crawl runs on: Twisted's reactor, or asyncio's loop where there is no reactor."""
 
     def __init__(self) -> None:
         reactor: Any = sys.modules.get("twisted.internet.reactor")
         if reactor is not None:
             self._post, self._later = reactor.callFromThread, reactor.callLater
-            # Scrapy 2.13 handles responses without tasks of their own.
-            self.has_contexts = is_asyncio_reactor_installed() and hasattr(Scraper, "_wait_for_processing")
         else:
             loop = asyncio.get_running_loop()
             self._post, self._later = loop.call_soon_threadsafe, loop.call_later
-            self.has_contexts = True
 
     def post(self, call: Callable[[], None]) -> None:
         with contextlib.suppress(RuntimeError):  # the loop is closed: nobody is left to tell
@@ -112,11 +104,6 @@ class Seam:
             busy |= scraper.active
             busy.update(request for _, request, _ in scraper.queue)
         return [request for request in requests if request in slot.inprogress and request not in busy]
-
-    def is_scraping(self, request: Request) -> bool:
-        """Whether the request's callback is running, or its items are being processed."""
-        scraper = self._engine.scraper.slot
-        return scraper is not None and request in scraper.active
 
     def abandon(self, request: Request) -> None:
         """Do not wait for a request any more: its callback does not end."""

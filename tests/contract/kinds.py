@@ -15,7 +15,6 @@ from scrapy_fleet.store.base import Store
 from scrapy_fleet.store.memory import MemoryStore
 from scrapy_fleet.store.redis import RedisStore
 from scrapy_fleet.store.sqlite import SqliteStore
-
 from tests.servers import redis_binary, shared_server, valkey_binary
 
 
@@ -65,9 +64,7 @@ def server_kind(find: Callable[[], str | None]) -> Callable[[Path], Open]:
 class Named(RedisStore):
     """A crawl under a name of its own on a server that tests share, shown under the name it was given."""
 
-    def __init__(
-        self, url: str, crawl: str, shown: str, clock: Callable[[], float], random: Random
-    ) -> None:
+    def __init__(self, url: str, crawl: str, shown: str, clock: Callable[[], float], random: Random) -> None:
         super().__init__(url, crawl, clock=clock, random=random)
         self._crawl = shown
 

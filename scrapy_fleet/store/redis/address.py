@@ -31,6 +31,13 @@ _FORMS = (
 )
 
 
+def _number(value: str, what: str) -> int:
+    # The text is not shown: where a password is badly written, it may be part of it.
+    if not value.isdecimal():
+        raise ValueError(f"{what} is no number (in a password, write / @ : ? # as %2F %40 %3A %3F %23)")
+    return int(value)
+
+
 def _yes(value: str) -> bool:
     if value.lower() not in ("1", "true", "yes", "0", "false", "no"):
         raise ValueError("it must be true or false")
@@ -80,10 +87,10 @@ def connect(url: str, shown: str) -> Any:
         if way == "cluster":
             if path not in ([], ["0"]) or options.pop("db", 0):
                 raise ValueError("a cluster has no numbered databases")
-            nodes = [ClusterNode(host, port) for host, port in _hosts(parts, 6379)]
+            nodes = [ClusterNode(*place) for place in _hosts(parts, 6379)]  # type: ignore[no-untyped-call]
             return RedisCluster(startup_nodes=nodes, **options)
         if path:
-            options["db"] = int(path[0])
+            options["db"] = _number(path[0], "the database")
         ((host, port),) = _hosts(parts, 6379)
         return redis.Redis(host=host, port=port, **options)
     except ValueError as error:
@@ -130,7 +137,8 @@ def _hosts(parts: SplitResult, default: int) -> list[tuple[str, int]]:
     hosts: list[tuple[str, int]] = []
     for place in (parts.netloc.rpartition("@")[2] or "localhost").split(","):
         one = urlsplit(f"//{place}")
-        hosts.append((one.hostname or "localhost", one.port or default))
+        _, colon, port = place.rpartition("]")[2].partition(":")
+        hosts.append((one.hostname or "localhost", _number(port, "the port") if colon else default))
     if len(hosts) > 1 and "+" not in parts.scheme:
         raise ValueError("it names several hosts")
     return hosts
@@ -140,9 +148,10 @@ def _sentinel(hosts: list[tuple[str, int]], path: list[str], options: dict[str, 
     if not path:
         raise ValueError("it does not say which service the sentinels watch")
     if len(path) > 1:
-        options["db"] = int(path[1])
+        options["db"] = _number(path[1], "the database")
     own = {name: options[name] for name in options if name.startswith(("ssl", "socket_"))}
     for name in ("username", "password"):
         if f"sentinel_{name}" in options:
             own[name] = options.pop(f"sentinel_{name}")
-    return Sentinel(hosts, sentinel_kwargs=own).master_for(path[0], **options)
+    watching: Any = Sentinel(hosts, sentinel_kwargs=own)  # type: ignore[no-untyped-call]
+    return watching.master_for(path[0], **options)

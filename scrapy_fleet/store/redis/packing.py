@@ -61,8 +61,7 @@ def marks(keys: Iterable[int]) -> bytes:
 
 def samples(samples: Iterable[Sample]) -> bytes:
     return b"".join(
-        _pair(sample.token, -1.0 if sample.latency is None else sample.latency)
-        for sample in samples
+        _pair(sample.token, -1.0 if sample.latency is None else sample.latency) for sample in samples
     )
 
 
@@ -129,7 +128,17 @@ def read_leases(data: bytes, now: float) -> tuple[Lease, ...]:
         at = end
         if name not in names:
             names[name] = text(name)
-        leases.append(Lease(int(token), names[name], payload, *_priority(rank), attempts, max(0.0, run_at - now), bool(alone)))
+        leases.append(
+            Lease(
+                int(token),
+                names[name],
+                payload,
+                *_priority(rank),
+                attempts,
+                max(0.0, run_at - now),
+                bool(alone),
+            )
+        )
     leases.sort(key=lambda lease: lease.token)
     return tuple(leases)
 

@@ -115,7 +115,7 @@ _SAID: tuple[tuple[str, type[FleetError], str], ...] = (
     (
         r"NOPERM|has no permissions|no permission",
         StoreError,
-        "the user may not do what is needed; give it the rights: ACL SETUSER <user> ~fleet:* +@all -@dangerous +info",
+        "the user lacks rights; give them: ACL SETUSER <user> ~fleet:* +@all -@dangerous +info",
     ),
     (
         r"(DB index is out of range|invalid DB index)",

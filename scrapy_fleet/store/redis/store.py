@@ -132,7 +132,7 @@ class RedisStore:
     def commit(self, batch: Batch) -> Receipt:
         flags = "s" * batch.seeded + "l" * batch.leave + "f" * batch.finish
         want = min(max(batch.want, 0), MAX_WANT)
-        tokens = {*(each.token for each in (*batch.samples, *batch.outcomes)), *batch.releases}
+        tokens = {*(s.token for s in batch.samples), *(o.token for o in batch.outcomes), *batch.releases}
         with Dice(self._random, want) as dice:
             now, counts, seeding, known, leases, retry_in, dice.rolled = self._run(
                 "commit",

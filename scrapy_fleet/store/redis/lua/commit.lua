@@ -41,7 +41,7 @@ do
     rank, slot, at = unpack_struct('<dHc0', groups, at)
     lines[#lines + 1] = {rank = rank, slot = slot, newest_first = crawl.lifo == 1 and rank % 2 == 0}
   end
-  local position = 0
+  local position, used, names = 0, {}, {}
   at = 1
   while at <= #adds do
     local ending, digits, group, payload
@@ -49,7 +49,8 @@ do
     if digits == '' or see(digits, ending) then
       local line = lines[group + 1]
       if not line.entries then
-        line.entries, line.slot = {}, slot_of(line.slot)
+        line.entries = {}
+        used[#used + 1], names[#names + 1] = line, line.slot
       end
       crawl.ids = crawl.ids + 1
       line.entries[#line.entries + 1] = pack('<d', line.newest_first and -crawl.ids or crawl.ids) .. payload
@@ -58,13 +59,12 @@ do
     end
     position = position + 1
   end
-  for _, line in ipairs(lines) do
-    if line.entries then
-      enter(line.slot, line.rank, #line.entries)
-      crawl.accepted = crawl.accepted + #line.entries
-      crawl.finished = 0
-      call_many(line.newest_first and 'LPUSH' or 'RPUSH', waiting_key(line.slot, line.rank), line.entries)
-    end
+  find_slots(names)
+  for _, line in ipairs(used) do
+    local slot = slot_of(line.slot)
+    enter(slot, line.rank, #line.entries)
+    crawl.accepted, crawl.finished = crawl.accepted + #line.entries, 0
+    call_many(line.newest_first and 'LPUSH' or 'RPUSH', waiting_key(slot, line.rank), line.entries)
   end
   at = 1
   while at <= #marks do
@@ -72,7 +72,6 @@ do
     ending, digits, at = unpack_struct('<dBc0', marks, at)
     see(digits, ending)
   end
-  grow()
 end
 
 -- How many downloads the worker has under way, by slot; read when it is asked for.

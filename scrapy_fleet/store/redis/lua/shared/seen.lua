@@ -18,25 +18,25 @@ local function bucket_of(ending)
   return bucket < crawl.buckets and bucket or bucket - base
 end
 
+-- Split one bucket in two.
+local function grow()
+  local from, to = crawl.buckets - base, crawl.buckets
+  local moved = {}
+  for _, digits in ipairs(call('SMEMBERS', SEEN .. from)) do
+    if tonumber(string.sub(digits, -9)) % (2 * base) == to then moved[#moved + 1] = digits end
+  end
+  call_many('SREM', SEEN .. from, moved)
+  call_many('SADD', SEEN .. to, moved)
+  crawl.buckets = to + 1
+  if crawl.buckets == 2 * base then base = crawl.buckets end
+end
+
 -- Mark a key as seen: whether it is new.
 local function see(digits, ending)
   local new = call('SADD', SEEN .. bucket_of(ending), digits)
   crawl.seen = crawl.seen + new
+  if crawl.seen > FILL * crawl.buckets then grow() end
   return new == 1
-end
-
-local function grow()
-  while crawl.seen > FILL * crawl.buckets do
-    local from, to = crawl.buckets - base, crawl.buckets
-    local moved = {}
-    for _, digits in ipairs(call('SMEMBERS', SEEN .. from)) do
-      if tonumber(string.sub(digits, -9)) % (2 * base) == to then moved[#moved + 1] = digits end
-    end
-    call_many('SREM', SEEN .. from, moved)
-    call_many('SADD', SEEN .. to, moved)
-    crawl.buckets = to + 1
-    if crawl.buckets == 2 * base then base = crawl.buckets end
-  end
 end
 
 local function forget_seen()
