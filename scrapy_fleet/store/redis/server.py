@@ -15,6 +15,7 @@ from scrapy_fleet.errors import FleetError, StoreAway, StoreError
 from scrapy_fleet.store.redis.address import connect
 
 OLDEST = "6.2"
+_ERRORS = (RedisError, exceptions.RedisClusterException, OSError)
 
 
 @cache
@@ -45,7 +46,7 @@ class Server:
             except exceptions.NoScriptError:
                 # A server that was restarted, or another one after a failover.
                 answer = self._client.execute_command("EVAL", whole, 1, self._key, *args)
-        except (RedisError, OSError) as error:
+        except _ERRORS as error:
             raise ours(error, self._shown) from error
         assert isinstance(answer, list)
         return answer
@@ -54,7 +55,7 @@ class Server:
         """Run a command that only reads."""
         try:
             return self._connected().execute_command(*args)
-        except (RedisError, OSError) as error:
+        except _ERRORS as error:
             raise ours(error, self._shown) from error
 
     def _connected(self) -> Any:
@@ -76,6 +77,8 @@ def ours(error: Exception, shown: str) -> FleetError:
             return kind(f"{shown}: {remedy} ({said})")
     if isinstance(error, exceptions.AuthenticationError):
         return StoreError(f"{shown}: the user or password is wrong ({said}). Set them in FLEET_URL.")
+    if isinstance(error, exceptions.MovedError):
+        return StoreError(f"{shown} is part of a cluster: use redis+cluster:// in FLEET_URL.")
     if isinstance(error, exceptions.InvalidResponse):
         return StoreError(
             f"{shown} does not answer as Redis does ({said}). Check host and port in FLEET_URL."
@@ -122,8 +125,11 @@ _SAID: tuple[tuple[str, type[FleetError], str], ...] = (
         StoreError,
         "there is no such database; name another in FLEET_URL",
     ),
-    (r"cluster support disabled", StoreError, "it is no cluster: use redis:// instead of redis+cluster://"),
-    (r"^MOVED |\bMOVED\b", StoreError, "it is part of a cluster: use redis+cluster://"),
+    (
+        r"cluster support disabled|Cluster mode is not enabled",
+        StoreError,
+        "it is no cluster: use redis:// instead of redis+cluster://",
+    ),
     (
         r"a key is missing",
         StoreError,
@@ -133,6 +139,11 @@ _SAID: tuple[tuple[str, type[FleetError], str], ...] = (
         r"unknown command",
         StoreError,
         f"it lacks commands that are needed; use Redis {OLDEST} or newer, or Valkey",
+    ),
+    (
+        r"No master found",
+        StoreAway,
+        "the sentinels know no master; if it stays so, check the name of the service in FLEET_URL",
     ),
     (r"MISCONF", StoreAway, "the server cannot write to its disk and refuses changes; see its log"),
     (r"max number of clients", StoreAway, "the server has no connection left; raise maxclients"),

@@ -33,6 +33,8 @@ ROWS_AT_ONCE = 1000
 
 chance = Random()
 
+_EMPTIED = " ".join((StoreEmptied.__doc__ or "").replace("``", "").split())
+
 
 class Dice:
     """Numbers by chance for a script. A generator that was given is left as if only those used were drawn."""
@@ -94,7 +96,7 @@ class RedisStore:
             raise GivenUp(GivenUp.__doc__)
         if status == b"emptied":
             self._emptied = True
-            raise StoreEmptied(f"{self.url}: {StoreEmptied.__doc__}")
+            raise StoreEmptied(f"{self.url}: {_EMPTIED}")
         if status == b"old":
             raise StoreError(
                 f"{self.url} is Redis {answer[0].decode()}; {OLDEST} or newer, or Valkey, is needed."
