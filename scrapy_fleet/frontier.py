@@ -68,7 +68,7 @@ class Frontier:
         self._ready: list[tuple[int, int, Lease]] = []
         self._timed: list[tuple[float, int, Lease]] = []
         self._arrived = 0
-        self._held: set[int] = set()
+        self._held: dict[int, Lease] = {}
         self._downloading: set[int] = set()
         self._opened: Callable[[Joined], None] = lambda joined: None
         self._closed: Callable[[], None] | None = None
@@ -76,6 +76,8 @@ class Frontier:
         self._seeded = False
         self._open = False
         self._over = False
+        self.emptied_once = False
+        """The store lost the crawl while it was under way: whatever comes, it is not finished."""
         self._draining = False
         self._busy = False
         self._hungry = False
@@ -126,7 +128,7 @@ class Frontier:
         """What came of a lease; nothing happens if it is not held (any more)."""
         self._downloading.discard(outcome.token)
         if outcome.token in self._held:
-            self._held.discard(outcome.token)
+            del self._held[outcome.token]
             self.outbox.settle(outcome)
             self._hurry()
 
@@ -167,7 +169,7 @@ class Frontier:
         """Nothing is waiting, leased, or still to be fed, in the whole crawl; or it goes on without us."""
         if self._over:
             return not (self._busy or self._pending())
-        return self.quiet and self.seeding is Seeding.DONE
+        return self.quiet and (self.seeding is Seeding.DONE or self.emptied_once)
 
     @property
     def quiet(self) -> bool:
@@ -184,7 +186,7 @@ class Frontier:
             self._look()
 
     def _pending(self) -> bool:
-        return bool(self.outbox) or (self._seeded and self.seeding is Seeding.MINE)
+        return bool(self.outbox) or (self._seeded and self.seeding is Seeding.MINE and not self.emptied_once)
 
     def _hurry(self) -> None:
         if self._hungry or self.outbox.size >= self.limits.commit_size:
@@ -250,7 +252,7 @@ class Frontier:
         self._seq += len(batches)
         batches[-1] = replace(
             batches[-1],
-            seeded=self._seeded,
+            seeded=self._seeded and not self.emptied_once,
             want=self._want(),
             leave=closing,
             finish=self._finish,
@@ -273,7 +275,7 @@ class Frontier:
 
     def _give_back(self, leases: Iterable[Lease]) -> None:
         for lease in leases:
-            self._held.discard(lease.token)
+            self._held.pop(lease.token, None)
             self.outbox.release(lease.token)
 
     # What the link reports
@@ -313,7 +315,7 @@ class Frontier:
         now = time.monotonic()
         for lease in leases:
             self._arrived += 1
-            self._held.add(lease.token)
+            self._held[lease.token] = lease
             if lease.delay > SOON:
                 heapq.heappush(self._timed, (now + lease.delay, self._arrived, lease))
                 self._loop.later(lease.delay, self.listener.ready)
@@ -350,7 +352,10 @@ class Frontier:
             self._wake()
 
     def _see_seeding(self, seeding: Seeding) -> None:
-        if self.seeding is Seeding.DONE and seeding is not Seeding.DONE:
+        if self.emptied_once:
+            # Nobody has the seeds any more: they are left to the next start.
+            self.seeding = seeding
+        elif self.seeding is Seeding.DONE and seeding is not Seeding.DONE:
             # It has been begun anew by others. This worker's seeds are spent: it takes no part.
             self._over = True
             self.drain()
@@ -368,6 +373,22 @@ class Frontier:
             "It goes on under a new name. Raise FLEET_WORKER_TIMEOUT if this happens often.",
             *(self.worker.id, self.limits.worker_timeout),
         )
+        self._come_back(batches)
+
+    def emptied(self, batches: list[Batch], error: FleetError) -> None:
+        """The store has lost the crawl. Put back what this worker has of it, and go on with that."""
+        logger.critical(
+            "%s This worker puts back the %d requests it holds and goes on. The crawl does not count "
+            "as finished; when it is started again, it starts from its seeds.",
+            *(error, len(self._held)),
+        )
+        self.emptied_once = True
+        held = [self.listener.entry_of(lease) for lease in self._held.values()]
+        self._come_back(batches)
+        for entry in held:
+            self.outbox.add(entry, None)
+
+    def _come_back(self, batches: list[Batch]) -> None:
         self._busy = self._open = False
         self._ready, self._timed = [], []
         self._held.clear()

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
 
-from scrapy_fleet.errors import FleetError, GivenUp, StoreAway, StoreError
+from scrapy_fleet.errors import FleetError, GivenUp, StoreAway, StoreEmptied, StoreError
 from scrapy_fleet.model import Batch, Plan, Receipt, Worker
 from scrapy_fleet.ports import Loop, Reports
 from scrapy_fleet.process import gone
@@ -111,10 +111,8 @@ class Link:
         try:
             for batch in batches:
                 receipts.append(self._insist(partial(self._store.commit, batch)))  # noqa: PERF401
-        except GivenUp:
-            left = batches[len(receipts) :]
-            self._worker = None
-            self._loop.post(lambda: self._reports.given_up(left))
+        except (GivenUp, StoreEmptied) as error:
+            self._lose(batches[len(receipts) :], error)
             return
         if batches[-1].leave:
             self._worker = None
@@ -125,12 +123,19 @@ class Link:
         worker = self._worker.id
         try:
             beat = self._insist(lambda: self._store.beat(worker))
-        except GivenUp:
-            self._worker = None
-            self._loop.post(lambda: self._reports.given_up([]))
+        except (GivenUp, StoreEmptied) as error:
+            self._lose([], error)
             return
         self._beaten_at = time.monotonic()
         self._loop.post(lambda: self._reports.beaten(beat))
+
+    def _lose(self, left: list[Batch], error: FleetError) -> None:
+        """The store does not know this worker any more; these batches were not committed."""
+        self._worker = None
+        if isinstance(error, StoreEmptied):
+            self._loop.post(lambda: self._reports.emptied(left, error))
+        else:
+            self._loop.post(lambda: self._reports.given_up(left))
 
     def _insist(self, call: Callable[[], T]) -> T:
         """Try until the store answers; a worker that is closing does not try for ever."""

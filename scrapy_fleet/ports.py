@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from scrapy_fleet.errors import FleetError
-from scrapy_fleet.model import Batch, Beat, Entry, Joined, Plan, Receipt
+from scrapy_fleet.model import Batch, Beat, Entry, Joined, Lease, Plan, Receipt
 
 
 class Loop(Protocol):
@@ -26,6 +26,7 @@ class Reports(Protocol):
     def committed(self, batches: list[Batch], receipts: list[Receipt]) -> None: ...
     def beaten(self, beat: Beat) -> None: ...
     def given_up(self, batches: list[Batch]) -> None: ...
+    def emptied(self, batches: list[Batch], error: FleetError) -> None: ...
     def failed(self, error: FleetError) -> None: ...
 
 
@@ -40,6 +41,9 @@ class Listener(Protocol):
 
     def added(self, accepted: int, known: list[Entry]) -> None:
         """So many entries were accepted, these had been seen before."""
+
+    def entry_of(self, lease: Lease) -> Entry:
+        """What a lease was made of, with its key: the store has lost it."""
 
     def failed(self, error: FleetError) -> None:
         """The store cannot be used any more."""

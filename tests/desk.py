@@ -132,6 +132,9 @@ class Desk:
         self.accepted += accepted
         self.met_again += known
 
+    def entry_of(self, lease: Lease) -> Entry:
+        return Entry(lease.slot, lease.payload, lease.priority, None, lease.seed)
+
     def failed(self, error: FleetError) -> None:
         self.failure = error
 

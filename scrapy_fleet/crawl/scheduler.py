@@ -21,7 +21,7 @@ from scrapy_fleet.crawl.state import SpiderState
 from scrapy_fleet.crawl.stats import Numbers
 from scrapy_fleet.errors import FleetError, Unreadable, Unstorable
 from scrapy_fleet.frontier import Frontier
-from scrapy_fleet.model import Entry, Joined, Outcome, Sample, Seeding
+from scrapy_fleet.model import Entry, Joined, Lease, Outcome, Sample, Seeding
 from scrapy_fleet.process import this_worker
 from scrapy_fleet.settings import Options
 
@@ -177,6 +177,9 @@ class Scheduler(BaseScheduler):
             return True
         if self._seeds_failed and self.frontier.seeding is Seeding.MINE:
             return not self.frontier.quiet
+        if self.frontier.ended and self.frontier.emptied_once:
+            self.seam.stop("fleet_store_emptied")
+            return True
         return not self.frontier.ended
 
     def __len__(self) -> int:
@@ -294,6 +297,14 @@ class Scheduler(BaseScheduler):
 
     def ready(self) -> None:
         self.seam.nudge()
+
+    def entry_of(self, lease: Lease) -> Entry:
+        key: int | None = None
+        try:
+            key = self._key(self.codec.decode(lease.payload))
+        except Exception as error:
+            logger.warning("A request that is put back may be repeated: %s", error)
+        return Entry(lease.slot, lease.payload, lease.priority, key, lease.seed)
 
     def added(self, accepted: int, known: list[Entry]) -> None:
         if accepted:

@@ -44,7 +44,7 @@ class Slot:
         return -(-self.rule.concurrency // workers)
 
     def is_due(self, now: float) -> bool:
-        return self.next_at - now <= HORIZON
+        return self.next_at <= now + HORIZON
 
     def waiting(self) -> int:
         return len(self.ordinary) + len(self.suspects)

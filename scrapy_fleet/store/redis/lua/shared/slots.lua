@@ -80,7 +80,7 @@ local function slot_of(name)
 end
 
 local function has_room(slot) return slot.active < slot.concurrency end
-local function is_due(slot) return slot.next_at - now <= HORIZON end
+local function is_due(slot) return slot.next_at <= now + HORIZON end
 
 -- Put slots where they are looked for.
 local function place(some)
