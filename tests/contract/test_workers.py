@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from scrapy_fleet.errors import GivenUp
@@ -332,3 +334,23 @@ def test_suspects_are_counted_as_waiting(store: Store) -> None:
     assert snapshot.counts.waiting == snapshot.slots[0].waiting == 2
     assert len(store.scan("waiting")) == 2
     conserved(store)
+
+
+def test_a_worker_that_runs_a_suspect_is_not_told_to_ask_again(
+    make_store: Callable[..., Store], clock: Clock
+) -> None:
+    """What is due by now waits for nobody's time, though this worker gets none of it."""
+    plan = Plan(rule=Rule(concurrency=9), slots={"slow": Rule(delay=4.0)})
+    store = make_store()
+    Hand(store, "first", plan).add(page("killer"))
+    for n in range(2):
+        victim = Hand(store, f"victim{n}", plan)
+        assert victim.lease()
+        crash(store, victim)
+    worker = Hand(store, "worker", plan)
+    assert [lease.alone for lease in worker.lease()] == [True]
+    worker.add(page("s1", "slow"), page("s2", "slow"))
+    other = Hand(make_store(), "other", plan)
+    assert len(other.lease()) == 1
+    clock.advance(60)
+    assert worker.commit(want=5).retry_in is None

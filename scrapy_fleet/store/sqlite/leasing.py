@@ -132,7 +132,7 @@ class Leasing:
 
     def retry_in(self, now: float, suspects: int) -> float | None:
         """Seconds until a slot that waits for its time may be asked again."""
-        times = [self._db.value("next_wake")]
+        times = [self._db.value("next_wake", due=now + HORIZON)]
         if suspects:
             times.append(self._db.value("next_suspect_wake", due=now + HORIZON))
         return min((max(0.0, at - HORIZON - now) for at in times if at is not None), default=None)

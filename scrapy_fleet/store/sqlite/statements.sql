@@ -83,7 +83,7 @@ WHERE slot.id = d.id;
 UPDATE slot SET phase = 1 WHERE phase = 2 AND next_at <= :due;
 
 -- name: next_wake
-SELECT min(next_at) FROM slot WHERE phase = 2;
+SELECT min(next_at) FROM slot WHERE phase = 2 AND next_at > :due;
 
 -- name: next_suspect_wake
 SELECT min(next_at) FROM slot WHERE suspects > 0 AND active < concurrency AND next_at > :due;
