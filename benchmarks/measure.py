@@ -50,18 +50,19 @@ def scratch() -> tempfile.TemporaryDirectory[str]:
     )
 
 
-def run_worker(job: dict[str, Any], folder: str) -> dict[str, Any]:
+def run_worker(job: dict[str, Any], folder: str, python: str = sys.executable) -> dict[str, Any]:
     """Crawl in a fresh process (see ``benchmarks.worker``); what it measured of itself."""
     done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.worker", json.dumps(job)],
+        [python, "-m", "benchmarks.worker", json.dumps(job)],
         cwd=folder,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         stdout=subprocess.PIPE,
+        stderr=None if python == sys.executable else subprocess.PIPE,  # what others warn of is theirs
         text=True,
         check=False,
     )
     if done.returncode:
-        raise SystemExit(f"The crawl ended with code {done.returncode}: {job}")
+        raise SystemExit(f"The crawl ended with code {done.returncode}: {job}\n{done.stderr or ''}")
     result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return result
 

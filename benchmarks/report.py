@@ -6,11 +6,12 @@ import json
 from pathlib import Path
 from typing import Any
 
-from benchmarks import crawl, queue
+from benchmarks import crawl, fleet_report, queue
 from benchmarks.measure import ROOT, busy
 
 RESULTS = ROOT / "benchmarks" / "results"
 PAGE = ROOT / "docs" / "benchmarks.md"
+PARTS: dict[str, Any] = {"queue": queue, "crawl": crawl, "fleet": fleet_report}
 
 
 def machine_line(results: dict[str, Any]) -> str:
@@ -28,14 +29,19 @@ def warnings(results: dict[str, Any]) -> list[str]:
     lines = []
     if busy(results["machine"]):
         lines.append(f"The machine was busy before the start (load average {results['machine']['load']}).")
-    noisy = crawl.noise(results["crawl"]) + queue.noise(results["queue"])
+    noisy = [line for name, part in measured(results) for line in part.noise(results[name])]
     if noisy:
         lines.append(f"These spread by more than 15 %: {'; '.join(noisy)}.")
     return lines
 
 
+def measured(results: dict[str, Any]) -> list[tuple[str, Any]]:
+    """The parts that were measured this time."""
+    return [(name, part) for name, part in PARTS.items() if name in results]
+
+
 def goals(results: dict[str, Any]) -> list[str]:
-    return crawl.goals(results["crawl"]) + queue.goals(results["queue"])
+    return [line for name, part in measured(results) for line in part.goals(results[name])]
 
 
 def sections(results: dict[str, Any]) -> dict[str, str]:
@@ -45,8 +51,7 @@ def sections(results: dict[str, Any]) -> dict[str, str]:
     return {
         "machine": f"{machine_line(results)}\n{notes}".strip(),
         "goals": bullets,
-        "crawl table": crawl.tables(results["crawl"]),
-        "queue table": queue.tables(results["queue"]),
+        **{f"{name} table": part.tables(results[name]) for name, part in measured(results)},
     }
 
 

@@ -1,4 +1,4 @@
-"""All measurements: ``python -m benchmarks.run`` (or ``make bench``), about ten minutes on two cores.
+"""All measurements: ``python -m benchmarks.run`` (or ``make bench``), about twenty minutes on two cores.
 
 Prints the tables, writes ``benchmarks/results/<date>.json`` and renews the tables of ``docs/benchmarks.md``.
 The machine should do nothing else meanwhile. ``--quick`` only sees that everything works and keeps nothing.
@@ -11,17 +11,21 @@ import datetime
 import time
 from typing import Any
 
-from benchmarks import crawl, queue, report
+from benchmarks import crawl, fleet, queue, report
 from benchmarks.measure import busy, machine
 
 
-def measure(quick: bool, pages: int, rounds: int) -> dict[str, Any]:
+def measure(quick: bool, pages: int, rounds: int, parts: list[str]) -> dict[str, Any]:
     results: dict[str, Any] = {"date": datetime.date.today().isoformat(), "machine": machine()}
     print(report.machine_line(results))
     if busy(results["machine"]):
         print("The machine is busy with other things: the numbers will be too.")
-    results["queue"] = queue.measure(**(queue.QUICK if quick else queue.FULL))
-    results["crawl"] = crawl.measure(pages, rounds, list(crawl.VARIANTS), list(crawl.SITES))
+    if "queue" in parts:
+        results["queue"] = queue.measure(**(queue.QUICK if quick else queue.FULL))
+    if "crawl" in parts:
+        results["crawl"] = crawl.measure(pages, rounds, list(crawl.VARIANTS), list(crawl.SITES))
+    if "fleet" in parts:
+        results["fleet"] = fleet.measure(**(fleet.QUICK if quick else fleet.FULL))
     return results
 
 
@@ -29,13 +33,15 @@ def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser("python -m benchmarks.run", description="Measure everything.")
     parser.add_argument("--pages", type=int, default=1200, help="pages of a crawl")
     parser.add_argument("--rounds", type=int, default=5, help="how often each crawl is made")
+    parser.add_argument("--parts", nargs="+", choices=list(report.PARTS), default=list(report.PARTS))
     parser.add_argument("--quick", action="store_true", help="only see that it works; nothing is kept")
     args = parser.parse_args(arguments)
     if args.quick:
         args.pages, args.rounds = crawl.QUICK_PAGES, 1
     began = time.monotonic()
-    results = measure(args.quick, args.pages, args.rounds)
-    print(f"\n{queue.tables(results['queue'])}\n\n{crawl.tables(results['crawl'])}\n")
+    results = measure(args.quick, args.pages, args.rounds, args.parts)
+    for name, part in report.measured(results):
+        print(f"\n{part.tables(results[name])}\n")
     for line in [*report.goals(results), *report.warnings(results)]:
         print(line)
     print(f"It took {time.monotonic() - began:.0f} s.")

@@ -1,15 +1,18 @@
 """One crawl in a process of its own: ``python -m benchmarks.worker '{"url": ..., "settings": {...}}'``.
 
 Its last line is JSON: seconds, CPU seconds, memory, and how the crawl ended. Imports are not measured.
+With ``"together": 2``, it waits until there are so many in its folder, so that they begin together.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
+import os
 import sys
 import time
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import scrapy
@@ -59,9 +62,15 @@ def import_parts(value: Any) -> None:
         for key in value:
             import_parts(key)
             import_parts(value[key])
-    elif isinstance(value, str) and value.startswith(("scrapy.", "scrapy_fleet.")):
+    elif isinstance(value, str) and value.startswith(("scrapy.", "scrapy_fleet.", "scrapy_redis.")):
         with contextlib.suppress(ImportError, NameError, NotConfigured):
             load_object(value)
+
+
+def wait_for_others(number: int) -> None:
+    Path(f"worker-{os.getpid()}").touch()
+    while len(list(Path().glob("worker-*"))) < number:
+        time.sleep(0.002)
 
 
 def crawl(job: dict[str, Any]) -> dict[str, Any]:
@@ -70,6 +79,10 @@ def crawl(job: dict[str, Any]) -> dict[str, Any]:
     import_parts(crawler.settings)
     if crawler.settings["ADDONS"]:
         import_parts(dict.fromkeys(FLEET_PARTS))
+        if crawler.settings.get("FLEET_URL", "").startswith("redis"):
+            import_parts("scrapy_fleet.store.redis.RedisStore")
+    wait_for_others(job.get("together", 1))
+    starting = time.monotonic()
     began, cpu, main = time.perf_counter(), time.process_time(), time.thread_time()
     process.crawl(crawler, url=job["url"])
     process.start()
@@ -77,13 +90,14 @@ def crawl(job: dict[str, Any]) -> dict[str, Any]:
     assert crawler.stats is not None
     stats = crawler.stats.get_stats()
     return {
+        "began": starting,
         "seconds": seconds,
         "cpu": cpu,
         "cpu_other_threads": cpu - main,
         "memory": peak_memory(),
         "reason": stats.get("finish_reason"),
-        "responses": stats.get("response_received_count", 0),
-        "items": stats.get("item_scraped_count", 0),
+        "responses": int(stats.get("response_received_count", 0)),
+        "items": int(stats.get("item_scraped_count", 0)),
         "commits": stats.get("fleet/commits"),
     }
 

@@ -23,6 +23,10 @@ class StoreError(FleetError):
     """The store cannot be used as it is: not a database, damaged, or not ours."""
 
 
+class CrawlInUse(StoreError):
+    """The crawl cannot be cleared while workers are in it. Stop them first: scrapy fleet stop <crawl>."""
+
+
 class StoreAway(FleetError):
     """The store does not answer, is locked or full; nothing is lost, and it is tried again."""
 
@@ -33,6 +37,16 @@ class StoreEmptied(FleetError):
     Gone are the requests that waited, what was seen, and items, counters and state kept there; what this
     worker holds is not. To prevent it, let the server write to disk (``appendonly yes``), do not let
     it evict keys (``maxmemory-policy noeviction``), and give the crawl a database that nobody flushes.
+    """
+
+
+class StoreRolledBack(StoreEmptied):
+    """The store has lost the newest part of this crawl: commits that it had answered are not there.
+
+    Its server was restarted from an older copy of its data, or a replica that lagged took its place.
+    What this worker did since then is done again, and what it found is found again. To prevent the
+    first, let the server write to disk (``appendonly yes``). The second can only be made rarer: with
+    ``min-replicas-to-write 1`` a master whose replica is away accepts nothing.
     """
 
 

@@ -7,28 +7,17 @@ commit is under way, the next one gathers.
 
 from __future__ import annotations
 
-import heapq
 import logging
 import time
 from collections.abc import Callable, Iterable
 
 from msgspec.structs import replace
 
+from scrapy_fleet import model
+from scrapy_fleet.ahead import SOON, Ahead
 from scrapy_fleet.errors import FleetError
 from scrapy_fleet.link import Link
-from scrapy_fleet.model import (
-    Batch,
-    Beat,
-    Counts,
-    Entry,
-    Joined,
-    Lease,
-    Outcome,
-    Receipt,
-    Sample,
-    Seeding,
-    Worker,
-)
+from scrapy_fleet.model import Batch, Counts, Entry, Lease, Mode, Outcome, Sample, Seeding, Worker
 from scrapy_fleet.outbox import Outbox
 from scrapy_fleet.ports import Limits, Listener, Loop
 from scrapy_fleet.process import new_name
@@ -40,8 +29,6 @@ POLL_FIRST, POLL_LAST = 0.01, 0.25
 """How soon an idle worker asks again, at first and at last."""
 GRACE = 0.005
 """How long the end of a download waits for what comes of it, where the order is strict."""
-SOON = 0.001
-"""A lease that may run within this time may run now."""
 
 
 class Frontier:
@@ -60,17 +47,17 @@ class Frontier:
         self.run: int | None = None
         self.seeding = Seeding.OTHER
         self.on_seeding: list[Callable[[], None]] = []
+        self.mode: Mode = "run"
+        """What the fleet was told, as far as it is known here."""
         self.commits = 0
         self.outbox = Outbox(limits.commit_interval)
         self._loop = loop
         self._link = Link(open_store, loop, self, limits.worker_timeout)
         self._seq = 0
-        self._ready: list[tuple[int, int, Lease]] = []
-        self._timed: list[tuple[float, int, Lease]] = []
-        self._arrived = 0
+        self._ahead = Ahead()
         self._held: dict[int, Lease] = {}
         self._downloading: set[int] = set()
-        self._opened: Callable[[Joined], None] = lambda joined: None
+        self._opened: Callable[[model.Joined], None] = lambda joined: None
         self._closed: Callable[[], None] | None = None
         self._finish = False
         self._seeded = False
@@ -88,7 +75,7 @@ class Frontier:
 
     # Opening and closing
 
-    def open(self, opened: Callable[[Joined], None]) -> None:
+    def open(self, opened: Callable[[model.Joined], None]) -> None:
         """Join the crawl; ``opened`` or ``listener.failed`` follows."""
         self._opened = opened
         self._link.start(self.worker, self.limits.plan)
@@ -144,20 +131,24 @@ class Frontier:
 
     def next(self) -> Lease | None:
         """A lease to run now."""
-        if self._draining or self.congested:
+        if self._draining or self.held_back or self.congested:
             return None
-        self._sort_timed()
-        if not self._ready:
+        lease = self._ahead.take()
+        if lease is None:
             if not self._hungry:
                 self._hungry = True
                 self._poll = POLL_FIRST
                 self._wake()
             return None
-        lease = heapq.heappop(self._ready)[2]
         self._downloading.add(lease.token)
         if self._is_low():
             self._wake()
         return lease
+
+    @property
+    def held_back(self) -> bool:
+        """The fleet was told to pause or to stop: run nothing new."""
+        return self.mode != "run"
 
     @property
     def congested(self) -> bool:
@@ -208,11 +199,11 @@ class Frontier:
             return True
         if self._pending():
             idle = self._hungry and not (self.outbox.only_samples and self._may_wait())
-            if idle or self.outbox.size >= self.limits.commit_size:
+            if idle or self.held_back or self.outbox.size >= self.limits.commit_size:
                 return True
             if self.outbox.age >= self.limits.commit_interval or not self.outbox:
                 return True
-        if self._draining:
+        if self._draining or self.held_back:
             return False
         if self._hungry:
             return time.monotonic() - self._asked_at >= self._poll
@@ -228,15 +219,15 @@ class Frontier:
 
     def _is_low(self) -> bool:
         """Whether to ask for more before the last lease is taken, as long as asking brought enough."""
-        return self._plenty and len(self._ready) <= self.limits.lookahead // 2 and self._want() > 0
+        return self._plenty and self._ahead.ready <= self.limits.lookahead // 2 and self._want() > 0
 
     def _want(self) -> int:
-        if self._draining:
+        if self._draining or self.held_back:
             return 0
         ahead = self.limits.capacity + self.limits.lookahead
         # Requests whose callbacks take long hold no download slot, but there is a bound.
         room = min(
-            ahead - len(self._downloading) - len(self._ready) - len(self._timed),
+            ahead - len(self._downloading) - len(self._ahead),
             10 * ahead - len(self._held),
         )
         return max(0, room)
@@ -246,7 +237,8 @@ class Frontier:
     def _send(self) -> None:
         self.listener.gather()
         if not self._draining and (best := self.outbox.best_rank) is not None:
-            self._displace(best)
+            # What ranks behind goes back: the store knows who is next.
+            self._give_back(self._ahead.behind(best))
         closing = self._closed is not None
         batches = self.outbox.pack(self.worker.id, self._seq, everything=closing or self._seeded)
         self._seq += len(batches)
@@ -262,16 +254,8 @@ class Frontier:
         self.commits += 1
         self._link.commit(batches)
 
-    def _displace(self, best: int) -> None:
-        """Give back unstarted leases that rank behind what is being added: the store knows who is next."""
-        if any(rank > best for rank, _, _ in self._ready):
-            self._give_back(lease for rank, _, lease in self._ready if rank > best)
-            self._ready = [each for each in self._ready if each[0] <= best]
-            heapq.heapify(self._ready)
-
     def _hand_back(self) -> None:
-        self._give_back(lease for _, _, lease in self._ready + self._timed)
-        self._ready, self._timed = [], []
+        self._give_back(self._ahead.all())
 
     def _give_back(self, leases: Iterable[Lease]) -> None:
         for lease in leases:
@@ -280,15 +264,16 @@ class Frontier:
 
     # What the link reports
 
-    def joined(self, joined: Joined) -> None:
+    def joined(self, joined: model.Joined) -> None:
         self.counts, self.run = joined.counts, joined.run
         self._open = True
         self._see_seeding(joined.seeding)
         opened, self._opened = self._opened, lambda joined: None
         opened(joined)
+        self._see_mode(joined.mode)
         self._wake()
 
-    def committed(self, batches: list[Batch], receipts: list[Receipt]) -> None:
+    def committed(self, batches: list[Batch], receipts: list[model.Receipt]) -> None:
         self._busy = False
         for batch, receipt in zip(batches, receipts, strict=True):
             if batch.adds:
@@ -305,6 +290,7 @@ class Frontier:
         if batch.seeded:
             self._seeded = False
         self._see_seeding(receipt.seeding)
+        self._see_mode(receipt.mode)
         self._take(receipt.leases)
         self._plan_next(batch, receipt)
         if receipt.leases or self.quiet or self.ended:
@@ -312,25 +298,14 @@ class Frontier:
         self._wake()
 
     def _take(self, leases: Iterable[Lease]) -> None:
-        now = time.monotonic()
         for lease in leases:
-            self._arrived += 1
             self._held[lease.token] = lease
-            if lease.delay > SOON:
-                heapq.heappush(self._timed, (now + lease.delay, self._arrived, lease))
+            if not self._ahead.put(lease):
                 self._loop.later(lease.delay, self.listener.ready)
-            else:
-                heapq.heappush(self._ready, (lease.rank, self._arrived, lease))
-        if self._draining:
+        if self._draining or self.held_back:
             self._hand_back()
 
-    def _sort_timed(self) -> None:
-        now = time.monotonic() + SOON
-        while self._timed and self._timed[0][0] <= now:
-            _, arrived, lease = heapq.heappop(self._timed)
-            heapq.heappush(self._ready, (lease.rank, arrived, lease))
-
-    def _plan_next(self, batch: Batch, receipt: Receipt) -> None:
+    def _plan_next(self, batch: Batch, receipt: model.Receipt) -> None:
         """When to ask again, if there is nothing to run."""
         self._plenty = len(receipt.leases) == batch.want
         if receipt.leases:
@@ -342,25 +317,40 @@ class Frontier:
         if self._hungry:
             self._loop.later(self._poll, self._wake)
 
-    def beaten(self, beat: Beat) -> None:
+    def beaten(self, beat: model.Beat) -> None:
         self._see_seeding(beat.seeding)
         if not self._busy:
             self.counts = beat.counts
+        self._see_mode(beat.mode)
         if beat.reaped:
             logger.warning("%d requests came back from workers that died; they run again.", beat.reaped)
             self._poll = POLL_FIRST
             self._wake()
 
+    def _see_mode(self, mode: Mode) -> None:
+        if mode == self.mode or self.mode == "stop":  # who has begun to stop does not go on
+            return
+        self.mode = mode
+        if mode == "run":
+            logger.info("The crawl was resumed.")
+            self._hungry, self._plenty, self._poll = False, True, POLL_FIRST
+        elif mode == "pause":
+            logger.info("The crawl is paused: what is in flight ends, nothing new runs until it is resumed.")
+            self._hand_back()
+        else:
+            logger.info("The fleet was told to stop: what is in flight ends, then this worker leaves.")
+            self.drain()
+        self._wake()
+        self.listener.ready()
+
     def _see_seeding(self, seeding: Seeding) -> None:
-        if self.emptied_once:
-            # Nobody has the seeds any more: they are left to the next start.
-            self.seeding = seeding
-        elif self.seeding is Seeding.DONE and seeding is not Seeding.DONE:
+        if self.seeding is Seeding.DONE and seeding is not Seeding.DONE and not self.emptied_once:
             # It has been begun anew by others. This worker's seeds are spent: it takes no part.
             self._over = True
             self.drain()
             self.listener.ready()
-        elif seeding is not self.seeding:
+        elif seeding is not self.seeding or self.emptied_once:
+            # Seeds that were lost with the store are left to the next start: nobody needs to wait for them.
             self.seeding = seeding
             waiting, self.on_seeding = self.on_seeding, []
             for call in waiting:
@@ -383,20 +373,23 @@ class Frontier:
             *(error, len(self._held)),
         )
         self.emptied_once = True
-        held = [self.listener.entry_of(lease) for lease in self._held.values()]
+        held = self.listener.emptied(list(self._held.values()))
         self._come_back(batches)
         for entry in held:
             self.outbox.add(entry, None)
 
     def _come_back(self, batches: list[Batch]) -> None:
         self._busy = self._open = False
-        self._ready, self._timed = [], []
+        self._ahead = Ahead()
         self._held.clear()
         self._downloading.clear()
         self.outbox.take_back(batches)
         self.worker = replace(self.worker, id=new_name(self.worker.host, self.worker.pid))
         # Tokens derive from the number of the batch: it goes on, so that no old one is met again.
         self._link.join(self.worker, self.limits.plan, self.run)
+
+    def unsent(self, batches: list[Batch]) -> None:
+        self.outbox.take_back(batches)
 
     def failed(self, error: FleetError) -> None:
         self._open = self._busy = False

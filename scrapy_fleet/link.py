@@ -100,13 +100,15 @@ class Link:
         if orphans:
             came_back = self._insist(lambda: self._store.give_up(orphans))
             logger.info("%d requests came back from %d workers that had died here.", came_back, len(orphans))
-            now = joined.run
-            joined = self._insist(lambda: self._store.join(worker, plan, self._ttl, run=now))
+            joined = self._insist(lambda: self._store.join(worker, plan, self._ttl, run=run))
         self._worker = worker
         self._beaten_at = time.monotonic()
         self._loop.post(lambda: self._reports.joined(joined))
 
     def _commit(self, batches: list[Batch]) -> None:
+        if self._worker is None:
+            self._loop.post(lambda: self._reports.unsent(batches))
+            return
         receipts: list[Receipt] = []
         try:
             for batch in batches:

@@ -119,6 +119,10 @@ class Counts(Struct, frozen=True):
         return self.waiting + self.leased
 
 
+Mode = Literal["run", "pause", "stop"]
+"""What the fleet is told to do: to run, to hold until it is told to run again, or to end."""
+
+
 class Receipt(Struct, frozen=True):
     """What the store answers to a commit."""
 
@@ -129,6 +133,7 @@ class Receipt(Struct, frozen=True):
     """Positions in ``batch.adds`` of what had been seen before."""
     retry_in: float | None = None
     """Seconds until a waiting slot may be asked again; None when no slot waits for its time."""
+    mode: Mode = "run"
 
 
 class Beat(Struct, frozen=True):
@@ -138,6 +143,7 @@ class Beat(Struct, frozen=True):
     seeding: Seeding
     reaped: int = 0
     """Leases that came back from workers that fell silent."""
+    mode: Mode = "run"
 
 
 class Rule(Struct, frozen=True):
@@ -190,6 +196,7 @@ class Joined(Struct, frozen=True):
     seeding: Seeding
     state: dict[str, bytes] = {}
     others: tuple[Worker, ...] = ()
+    mode: Mode = "run"
 
 
 class SlotView(Struct, frozen=True):
@@ -213,7 +220,7 @@ class WorkerView(Struct, frozen=True):
     deadline_in: float
 
 
-Status = Literal["new", "seeding", "running", "finished", "stopped"]
+Status = Literal["new", "seeding", "running", "paused", "stopping", "finished", "stopped"]
 
 
 class Snapshot(Struct, frozen=True):
@@ -222,7 +229,8 @@ class Snapshot(Struct, frozen=True):
     crawl: str
     run: int
     status: Status
-    """``stopped``: it is not finished, and no worker has been heard of lately."""
+    """``stopped``: it is not finished, and no worker has been heard of lately. A store does not say
+    ``paused`` and ``stopping``: they are for people, who look at the mode as well."""
     counts: Counts
     seen: int
     items: int
@@ -231,6 +239,7 @@ class Snapshot(Struct, frozen=True):
     """The ones with most waiting, first."""
     workers: tuple[WorkerView, ...]
     stats: dict[str, float]
+    mode: Mode = "run"
 
 
 Kind = Literal["waiting", "leased", "dead"]

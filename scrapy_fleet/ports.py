@@ -27,6 +27,9 @@ class Reports(Protocol):
     def beaten(self, beat: Beat) -> None: ...
     def given_up(self, batches: list[Batch]) -> None: ...
     def emptied(self, batches: list[Batch], error: FleetError) -> None: ...
+    def unsent(self, batches: list[Batch]) -> None:
+        """They came when a beat had just brought one of these two pieces of news."""
+
     def failed(self, error: FleetError) -> None: ...
 
 
@@ -42,8 +45,8 @@ class Listener(Protocol):
     def added(self, accepted: int, known: list[Entry]) -> None:
         """So many entries were accepted, these had been seen before."""
 
-    def entry_of(self, lease: Lease) -> Entry:
-        """What a lease was made of, with its key: the store has lost it."""
+    def emptied(self, held: list[Lease]) -> list[Entry]:
+        """The store has lost the crawl, and with it all that was queued. What these leases were made of."""
 
     def failed(self, error: FleetError) -> None:
         """The store cannot be used any more."""

@@ -132,7 +132,10 @@ class Desk:
         self.accepted += accepted
         self.met_again += known
 
-    def entry_of(self, lease: Lease) -> Entry:
+    def emptied(self, held: list[Lease]) -> list[Entry]:
+        return [self._entry_of(lease) for lease in held]
+
+    def _entry_of(self, lease: Lease) -> Entry:
         return Entry(lease.slot, lease.payload, lease.priority, None, lease.seed)
 
     def failed(self, error: FleetError) -> None:

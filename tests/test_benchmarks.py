@@ -5,13 +5,17 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import redis
 
-from benchmarks import crawl, queue, report
+from benchmarks import crawl, fleet, fleet_report, queue, report
+from benchmarks.host import Host, serving
 from benchmarks.measure import ROOT, Spread, machine, table
+from benchmarks.proxy import far, ping
 
 pytestmark = pytest.mark.slow
 
@@ -28,6 +32,21 @@ def crawled(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 def queued(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     file = tmp_path_factory.mktemp("bench") / "queue.json"
     queue.main(["--quick", "--json", str(file)])
+    results: dict[str, Any] = json.loads(file.read_text())
+    return results
+
+
+@pytest.fixture(scope="module")
+def host() -> Iterator[Host]:
+    with serving() as host:
+        yield host
+
+
+@pytest.fixture(scope="module")
+def fleeted(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """Without scrapy-redis, which would have to be installed."""
+    file = tmp_path_factory.mktemp("bench") / "fleet.json"
+    fleet.main(["--quick", "--alone", "--json", str(file)])
     results: dict[str, Any] = json.loads(file.read_text())
     return results
 
@@ -50,15 +69,65 @@ def test_the_store_is_measured(queued: dict[str, Any]) -> None:
     assert growth["us_a_request"]["lifo"].keys() == growth["worker_mb"].keys() == {"500", "1000"}
 
 
-def test_the_page_gets_the_tables(crawled: dict[str, Any], queued: dict[str, Any], tmp_path: Path) -> None:
+def test_a_fleet_is_measured(fleeted: dict[str, Any]) -> None:
+    assert fleeted["runs"].keys() == {"0", "1", "5"}
+    for sides in fleeted["runs"].values():
+        [run] = sides["fleet"]
+        assert run["pages_per_second"] > 0
+        assert run["server_us_per_page"] > 0
+        assert run["trips_per_page"] > 0
+        assert run["bytes_per_page"] > 0
+    for pair in fleeted["pairs"].values():
+        assert pair.keys() == {"1", "2"}
+    for sides in fleeted["memory"].values():
+        assert sides["fleet"].keys() == fleet_report.RECORDS.keys()
+    assert fleeted["idle"]["workers"] == fleet.QUICK["idlers"]
+    assert fleeted["takeover"]["seconds"] >= fleeted["takeover"]["timeout"]
+
+
+def test_a_fleet_is_compared(fleeted: dict[str, Any]) -> None:
+    """The tables and goals have a place for scrapy-redis, whatever is measured of it."""
+    runs = {
+        delay: dict.fromkeys(fleet_report.SIDES, sides["fleet"]) for delay, sides in fleeted["runs"].items()
+    }
+    [ours, *_] = fleeted["memory"].values()
+    memory = {"Redis 1": dict.fromkeys(("fleet", "peer"), ours["fleet"])}
+    compared = {**fleeted, "peer": "0.9", "memory": memory, "runs": runs}
+    assert fleet_report.tables(compared).count("| scrapy-redis, shared stats |") == 3
+    lines = fleet_report.goals(compared)
+    assert sum("1.0x (goal" in line for line in lines) == 6
+    assert "memory of a seen URL, Redis 1: 1/1.0 of scrapy-redis (goal 1/10: missed)" in lines
+
+
+def test_a_far_server_is_far_and_its_traffic_is_counted(host: Host) -> None:
+    near = ping(host.port)
+    with far(host.port, near + 0.02) as proxy:
+        before = proxy.traffic()
+        assert ping(proxy.port, times=5) > near + 0.01
+        assert proxy.traffic().since(before) == (5, 5 * len("PING\r\n"), 5 * len("+PONG\r\n"))
+
+
+def test_a_message_of_many_packets_is_one_round_trip(host: Host) -> None:
+    with far(host.port, 0.001) as proxy, redis.Redis(port=proxy.port) as client:
+        client.ping()
+        before = proxy.traffic()
+        client.set("large", b"x" * 5_000_000)
+        assert proxy.traffic().since(before).trips == 1
+
+
+def test_the_page_gets_the_tables(
+    crawled: dict[str, Any], queued: dict[str, Any], fleeted: dict[str, Any], tmp_path: Path
+) -> None:
     page = tmp_path / "benchmarks.md"
     page.write_text(report.PAGE.read_text())
     results = {"date": "2020-01-02", "machine": machine(), "crawl": crawled, "queue": queued}
+    results["fleet"] = fleeted
     for _ in range(2):  # the second time over the tables of the first
         file = report.keep(results, folder=tmp_path, page=page)
     text = page.read_text()
     assert text.count("| scrapy-fleet, SQLite ") == 1
     assert text.count("| Scrapy's SQLite queue: push ") == 1
+    assert text.count("| a worker is killed") == 1
     assert text.count("Measured on 2020-01-02") == 1
     assert json.loads(file.read_text())["date"] == "2020-01-02"
 

@@ -72,7 +72,7 @@ def test_status(news: Crawl, tmp_path: Path) -> None:
     assert {slot["name"] for slot in found["slots"]} == {"a.example", "b.example"}
     assert set(found) == {
         *("url", "crawl", "run", "status", "counts", "seen", "items", "slot_count", "slots"),
-        *("workers", "stats", "rate"),
+        *("workers", "stats", "mode", "rate"),
     }
     text = run(FLEET, "status", "news", cwd=tmp_path).stdout
     assert "accepted 6 = 2 waiting + 1 leased + 1 done + 2 dead" in text

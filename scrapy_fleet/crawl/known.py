@@ -43,6 +43,9 @@ class KnownUrls:
             if len(self._recent) >= self._half:
                 self._recent, self._older = set(), self._recent
 
+    def clear(self) -> None:
+        self._recent, self._older = set(), set()
+
     def __contains__(self, request: Request) -> bool:
         if request.dont_filter:
             return False

@@ -215,7 +215,7 @@ class Scheduler(BaseScheduler):
         return True
 
     def next_request(self) -> Request | None:
-        if self.frontier is None or self.failure is not None:
+        if self.frontier is None or self.failure is not None or self.frontier.held_back:
             return None
         if (local := self._running.next_local()) is not None:
             self._stats.inc_value("scheduler/dequeued")
@@ -296,9 +296,21 @@ class Scheduler(BaseScheduler):
         self.frontier.outbox.keep(state=self.state.changed(), stats=self.numbers.changed())
 
     def ready(self) -> None:
+        self._obey()
         self.seam.nudge()
 
-    def entry_of(self, lease: Lease) -> Entry:
+    def _obey(self) -> None:
+        """The fleet was told to stop. (A spider that is still being opened cannot be closed yet.)"""
+        if self.frontier is not None and self.frontier.mode == "stop" and self.seam.running:
+            self.seam.stop("fleet_stop")
+
+    def emptied(self, held: list[Lease]) -> list[Entry]:
+        # Links that were queued before are lost: they must be taken when they are met again.
+        self.known_urls.clear()
+        self._local_keys.clear()
+        return [self._entry_of(lease) for lease in held]
+
+    def _entry_of(self, lease: Lease) -> Entry:
         key: int | None = None
         try:
             key = self._key(self.codec.decode(lease.payload))
@@ -357,6 +369,7 @@ class Scheduler(BaseScheduler):
         assert self.options is not None
         for request, token in self._running.older_than(self.options.max_runtime):
             self._give_up(request, token)
+        self._obey()
         self.frontier.tick()
         self.loop.later(self._tick_every, self._tick)
 

@@ -128,6 +128,11 @@ class Seam:
         scraper.concurrent_items = min(self._most_items, max(8, 2 * per_response))
 
     @property
+    def running(self) -> bool:
+        """The spider is open and the engine has started."""
+        return bool(self._engine.running)
+
+    @property
     def closing(self) -> bool:
         slot = _slot(self._engine)
         return slot is None or slot.closing is not None

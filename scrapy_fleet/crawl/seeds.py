@@ -61,11 +61,11 @@ class SeedsMiddleware:
             return
         if scheduler.frontier is None or scheduler.failure is not None:
             return
-        while scheduler.frontier.seeding is Seeding.OTHER:
+        while scheduler.frontier.seeding is Seeding.OTHER and not scheduler.frontier.emptied_once:
             changed: Deferred[None] = Deferred()
             scheduler.frontier.on_seeding.append(partial(changed.callback, None))
             await maybe_deferred_to_future(changed)
-        if scheduler.frontier.seeding is Seeding.MINE:
+        if scheduler.frontier.seeding is Seeding.MINE and not scheduler.frontier.emptied_once:
             async for each in self._seeds(scheduler, start):
                 yield each
 

@@ -46,7 +46,9 @@ def add_commands(parser: argparse.ArgumentParser, prog: str) -> None:
     common.add_argument("--json", action="store_true", dest="as_json", help="print JSON")
     where = argparse.ArgumentParser(add_help=False, parents=[common])
     where.add_argument(
-        "--url", metavar="URL", help="where the crawls are, as in FLEET_URL: sqlite:///folder, a file, ..."
+        "--url",
+        metavar="URL",
+        help="where the crawls are, as in FLEET_URL: sqlite:///folder, a file, redis://...",
     )
     where.add_argument("--jobdir", metavar="DIR", help="where the crawl is, as in JOBDIR")
     where.add_argument(
@@ -80,6 +82,31 @@ def add_commands(parser: argparse.ArgumentParser, prog: str) -> None:
     peek.add_argument(
         "--kind", choices=["waiting", "leased"], default="waiting", help="leased: those in workers' hands"
     )
+
+    commands.add_parser(
+        "workers", parents=[crawl, where], help="the workers of a crawl",
+        description="The workers of a crawl: what they hold, and when they are given up if they stay silent.",
+    )  # fmt: skip
+    commands.add_parser(
+        "pause", parents=[crawl, where], help="let all workers hold until the crawl is resumed",
+        description="All workers end what is in flight and hand back the rest. They run nothing new until "
+        "the crawl is resumed. Workers that join later hold too.",
+    )  # fmt: skip
+    commands.add_parser(
+        "resume", parents=[crawl, where], help="let a paused crawl go on",
+        description="A paused crawl goes on.",
+    )  # fmt: skip
+    commands.add_parser(
+        "stop", parents=[crawl, where], help="let all workers end",
+        description="All workers end what is in flight, hand back the rest and leave. The command that "
+        "started the crawl resumes it.",
+    )  # fmt: skip
+    clear = commands.add_parser(
+        "clear", parents=[crawl, where], help="forget a crawl; asks first",
+        description="Forget a crawl for good: requests, what was seen, items, counters and state. It asks "
+        "first, and refuses while workers are in the crawl.",
+    )  # fmt: skip
+    clear.add_argument("--yes", action="store_true", dest="sure", help="do not ask")
 
     dead = commands.add_parser(
         "dead", parents=[where], help="requests that were given up: list, requeue, drop",
@@ -176,6 +203,8 @@ def _run(opts: argparse.Namespace, settings: BaseSettings | None) -> int:
         from scrapy_fleet.ops.status import hosts
 
         return hosts(place, opts.crawl, limit=opts.limit, as_json=opts.as_json)
+    if opts.fleet_command in ("workers", "pause", "resume", "stop", "clear"):
+        return _control(place, opts)
     if opts.fleet_command == "peek":
         from scrapy_fleet.ops.entries import peek
 
@@ -191,6 +220,16 @@ def _run(opts: argparse.Namespace, settings: BaseSettings | None) -> int:
         limit=opts.limit,
         as_json=opts.as_json,
     )
+
+
+def _control(place: Place, opts: argparse.Namespace) -> int:
+    from scrapy_fleet.ops.control import clear, control, workers
+
+    if opts.fleet_command == "workers":
+        return workers(place, opts.crawl, as_json=opts.as_json)
+    if opts.fleet_command == "clear":
+        return clear(place, opts.crawl, sure=opts.sure, as_json=opts.as_json)
+    return control(place, opts.crawl, opts.fleet_command, as_json=opts.as_json)
 
 
 def _place(opts: argparse.Namespace, settings: BaseSettings | None) -> Place:

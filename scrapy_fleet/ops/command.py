@@ -16,7 +16,7 @@ class Command(ScrapyCommand):
         return "COMMAND [CRAWL] [options]"
 
     def short_desc(self) -> str:
-        return "Look after crash-safe crawls: status, hosts, peek, dead, doctor, demo"
+        return "Look after crash-safe crawls: status, workers, pause, stop, doctor, ..."
 
     def long_desc(self) -> str:
         from scrapy_fleet.ops.cli import DESCRIPTION

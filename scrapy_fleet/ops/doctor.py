@@ -175,12 +175,16 @@ def _store(place: Place, crawl: str | None) -> Iterator[Check]:
     from scrapy_fleet.ops.doctor_store import examine_file, examine_folder
 
     if not place.has_files:
+        crawl = crawl or place.crawl
         try:
-            place, name = place.resolve(crawl or place.crawl or "any")
-            place.open(name).close()
-            yield Check("store", "ok", f"{place.shown} answers")
+            place.resolve(crawl or "any")
+            place.connect("any").close()  # says what is wrong with a URL; nothing is sent
         except FleetError as error:
             yield Check("store", "fail", str(error), "Correct FLEET_URL or --url.")
+            return
+        from scrapy_fleet.ops.doctor_redis import examine_server
+
+        yield from examine_server(place, crawl)
         return
     files, named = place.files(), crawl is not None or place.crawl is not None
     if named:

@@ -57,6 +57,17 @@ class Place(NamedTuple):
     def has_files(self) -> bool:
         return self.url is None or self.url.startswith("sqlite:")
 
+    @property
+    def on_server(self) -> bool:
+        return not self.has_files and not (self.url or "").startswith("memory:")
+
+    def _on_server(self) -> list[str]:
+        assert self.url is not None
+        self.connect("any").close()  # says what is wrong with a URL; nothing is sent
+        from scrapy_fleet.store.redis.health import crawl_names
+
+        return crawl_names(self.url, self.shown)
+
     def path(self, crawl: str) -> Path:
         from scrapy_fleet.settings import store_path
 
@@ -82,7 +93,9 @@ class Place(NamedTuple):
         return sorted(path for path in self.folder.glob("*.db") if path.is_file())
 
     def crawls(self) -> dict[str, Place]:
-        """The crawls here, each with the place of its file; what is not a crawl is passed over."""
+        """The crawls here, each with its place; what is not a crawl is passed over."""
+        if self.on_server:
+            return {name: self._replace(crawl=name) for name in self._on_server()}
         from scrapy_fleet.store.sqlite import crawl_name
 
         found: dict[str, Place] = {}
@@ -101,9 +114,7 @@ class Place(NamedTuple):
         """The crawl that is meant, and the place where it is."""
         self._need_lasting()
         wanted = crawl or self.crawl
-        if not self.has_files:
-            if wanted is None:
-                raise FleetError(f"Name the crawl: {self.shown} may hold several.")
+        if wanted is not None and not self.has_files:
             return self, wanted
         if wanted is not None and self.file is None and self.path(wanted).exists():
             return self, wanted
@@ -117,9 +128,13 @@ class Place(NamedTuple):
         raise FleetError(self._not_found(wanted, list(found)))
 
     def open(self, crawl: str) -> Store:
+        """A crawl that is there."""
+        return self.connect(crawl, create=False)
+
+    def connect(self, crawl: str, *, create: bool = True) -> Store:
         from scrapy_fleet.settings import open_store
 
-        return open_store(self.url, crawl, jobdir=self.jobdir, create=False)
+        return open_store(self.url, crawl, jobdir=self.jobdir, create=create)
 
     @property
     def shown(self) -> str:
@@ -140,9 +155,10 @@ class Place(NamedTuple):
     def _not_found(self, wanted: str | None, names: list[str]) -> str:
         there = ", ".join(names)
         if wanted is None and names:
-            return f"There are several crawls in {self.shown}; name one of them: {there}."
+            where = "at" if self.on_server else "in"
+            return f"There are several crawls {where} {self.shown}; name one of them: {there}."
         what = f"no crawl {wanted!r}" if wanted else "no crawl"
-        where = "at" if self.file else "in"
+        where = "at" if self.on_server or self.file else "in"
         if names:
             return f"There is {what} {where} {self.shown}; there is: {there}."
         return f"There is {what} {where} {self.shown}. Say where it is with --url or --jobdir."

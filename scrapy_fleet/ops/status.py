@@ -21,7 +21,15 @@ if TYPE_CHECKING:
 
 HOSTS = 5
 """How many hosts ``status`` shows."""
-COLOURS = {"running": "green", "seeding": "green", "finished": "cyan", "stopped": "yellow", "new": "dim"}
+COLOURS = {
+    "new": "dim",
+    "seeding": "green",
+    "running": "green",
+    "paused": "yellow",
+    "stopping": "yellow",
+    "stopped": "yellow",
+    "finished": "cyan",
+}
 
 
 def status(place: Place, crawl: str | None, *, watch: bool, as_json: bool) -> int:
@@ -47,10 +55,14 @@ def status(place: Place, crawl: str | None, *, watch: bool, as_json: bool) -> in
 
 
 def look(store: Store, slots: int = HOSTS) -> Snapshot:
-    """A snapshot in which a crawl whose workers have all fallen silent counts as stopped."""
+    """A snapshot whose status also says that all workers have fallen silent, or what they are told."""
     snapshot = store.snapshot(slots)
-    if snapshot.status in ("running", "seeding") and all(w.deadline_in < 0 for w in snapshot.workers):
+    if snapshot.status not in ("running", "seeding"):
+        return snapshot
+    if all(w.deadline_in < 0 for w in snapshot.workers):
         return replace(snapshot, status="stopped")
+    if snapshot.mode != "run":
+        return replace(snapshot, status="paused" if snapshot.mode == "pause" else "stopping")
     return snapshot
 
 
@@ -74,13 +86,15 @@ def in_full(url: str, snapshot: Snapshot, rate: float | None = None) -> str:
         f"  seen {number(snapshot.seen)}    items {number(snapshot.items)}{pace}",
     ]
     if snapshot.workers:
-        parts += ["", _workers(snapshot.workers)]
+        parts += ["", workers_table(snapshot.workers, indent=2)]
     if snapshot.slots:
         parts += ["", slots_table(snapshot.slots, indent=2)]
         if (more := snapshot.slot_count - len(snapshot.slots)) > 0:
             parts.append(paint(f"  and {count(more, 'host')} more", "dim"))
     if snapshot.status == "stopped":
         parts += ["", f"  {_why_stopped(snapshot)}"]
+    if snapshot.mode == "pause" and snapshot.status != "finished":
+        parts += ["", f"  It is paused. Go on: scrapy fleet resume {plain(snapshot.crawl)}"]
     return "\n".join(parts)
 
 
@@ -89,7 +103,7 @@ def _why_stopped(snapshot: Snapshot) -> str:
     return f"{silent}. The command that started it resumes it; nothing is lost."
 
 
-def _workers(workers: tuple[WorkerView, ...]) -> str:
+def workers_table(workers: tuple[WorkerView, ...], *, indent: int = 0) -> str:
     rows = [
         (
             worker.id,
@@ -101,7 +115,7 @@ def _workers(workers: tuple[WorkerView, ...]) -> str:
         )
         for worker in workers
     ]
-    return table(("worker", ">age", ">held", "deadline"), rows, indent=2)
+    return table(("worker", ">age", ">held", "deadline"), rows, indent=indent)
 
 
 def slots_table(slots: tuple[SlotView, ...], *, indent: int = 0) -> str:

@@ -25,6 +25,11 @@ that holds nothing else, and nothing is added to it. So an entry that dies at
 ``Plan.max_attempts`` was alone with the worker it took along. A suspect that has waited for
 ``PATIENCE`` seconds makes workers that ask get nothing, so that one runs dry and can take it.
 
+**Control.** The crawl's mode is kept with it and told in every answer. In ``pause`` and ``stop`` a commit
+hands out no leases; all else works. A pause lasts until the crawl is told to run. A stop is for the
+fleet that is running: a worker that comes (and does not come back, see ``join``) while none other
+is alive sets the mode to ``run``.
+
 **Fencing.** A verb called for a worker that was given up (or never joined) raises
 :class:`~scrapy_fleet.errors.GivenUp` and changes nothing.
 """
@@ -33,7 +38,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from scrapy_fleet.model import Batch, Beat, Joined, Kind, Plan, Receipt, Row, Snapshot, Worker
+from scrapy_fleet.model import Batch, Beat, Joined, Kind, Mode, Plan, Receipt, Row, Snapshot, Worker
 
 HORIZON = 1.0
 PATIENCE = 30.0
@@ -98,6 +103,16 @@ class Store(Protocol):
 
     def drop(self, ids: tuple[int, ...] | None = None) -> int:
         """Dead entries (all, if no ids) are given up for good; they count as done."""
+
+    def control(self, mode: Mode) -> None:
+        """Tell the fleet to run, to pause or to stop; the workers learn it with their next answer."""
+
+    def clear(self) -> None:
+        """Forget the crawl: all entries, what was seen, items, counters, state and slots, and its mode.
+
+        It is as if it were new, with the next ``run``. While live workers are in it, it raises
+        :class:`~scrapy_fleet.errors.StoreError` and changes nothing; silent ones are forgotten.
+        """
 
     def items(self, after: int = 0, limit: int = 100) -> list[tuple[int, bytes]]:
         """Items kept by the crawl, oldest first, with their numbers."""

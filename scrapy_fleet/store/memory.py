@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 
 from scrapy_fleet import model
-from scrapy_fleet.errors import GivenUp
+from scrapy_fleet.errors import CrawlInUse, GivenUp
 from scrapy_fleet.model import Batch, Counts, Entry, Lease, Plan, Receipt, Row, Seeding, Worker
 from scrapy_fleet.store.base import HORIZON, MAX_WANT, PATIENCE
 from scrapy_fleet.store.memory_records import Hold, Kept, Member, Slot
@@ -44,6 +44,7 @@ class MemoryStore:
         self._plan = Plan()
         self._run = 1
         self._joined_ever = False
+        self._mode: model.Mode = "run"
         self._clear()
 
     def _clear(self) -> None:
@@ -71,13 +72,16 @@ class MemoryStore:
         self._offer_seeding(worker.id)
         self._members[worker.id].ttl = ttl
         self._alive(worker.id, now)
+        if self._mode == "stop" and run is None and not self._any_alive(now, but=worker.id):
+            self._mode = "run"
         self._plan = plan
         for slot in self._slots.values():
             slot.rule = plan.rule_of(slot.name)
         resumed = not new_run and self._accepted > 0
         others = tuple(member.worker for id, member in self._members.items() if id != worker.id)
         seeding = self._seeding(worker.id)
-        return model.Joined(self._run, resumed, self._counts(), seeding, dict(self._state), others)
+        counts, state = self._counts(), dict(self._state)
+        return model.Joined(self._run, resumed, counts, seeding, state, others, self._mode)
 
     def beat(self, worker: str) -> model.Beat:
         now = self._clock()
@@ -85,10 +89,13 @@ class MemoryStore:
         silent = [id for id, member in self._members.items() if member.deadline <= now and id != worker]
         reaped = self._bury(silent, now)
         self._offer_seeding(worker)
-        return model.Beat(self._counts(), self._seeding(worker), reaped)
+        return model.Beat(self._counts(), self._seeding(worker), reaped, self._mode)
 
     def give_up(self, workers: tuple[str, ...]) -> int:
         return self._bury(workers, self._clock())
+
+    def _any_alive(self, now: float, but: str | None = None) -> bool:
+        return any(member.deadline > now for id, member in self._members.items() if id != but)
 
     def _alive(self, worker: str, now: float) -> Member:
         if worker not in self._members:
@@ -166,19 +173,20 @@ class MemoryStore:
                 self._wait(hold.kept, now)
             if batch.finish and self._seeded and self._counts().open == 0:
                 self._finished = True
-        elif batch.want > 0:
+        elif batch.want > 0 and self._mode == "run":
             want = min(batch.want, MAX_WANT)
             leases = self._hand_out(member, want, now)
             retry_in = self._retry_in(now) if len(leases) < want else None
-        return Receipt(self._counts(), seeding, tuple(leases), member.known, retry_in)
+        return Receipt(self._counts(), seeding, tuple(leases), member.known, retry_in, self._mode)
 
     def _receipt_again(self, member: Member, seq: int, now: float) -> Receipt:
         """The answer to a batch that was applied before. Only the last one's is still known."""
         counts, seeding = self._counts(), self._seeding(member.worker.id)
         if seq < member.seq:
-            return Receipt(counts, seeding)
-        leases = [self._lease(token, member.holds[token], now) for token in sorted(member.holds)]
-        return Receipt(counts, seeding, tuple(x for x in leases if x.token // 65536 == seq), member.known)
+            return Receipt(counts, seeding, mode=self._mode)
+        tokens = [token for token in sorted(member.holds) if token // 65536 == seq]
+        leases = tuple(self._lease(token, member.holds[token], now) for token in tokens)
+        return Receipt(counts, seeding, leases, member.known, mode=self._mode)
 
     def _add(self, entries: tuple[Entry, ...]) -> tuple[int, ...]:
         known = []
@@ -302,6 +310,7 @@ class MemoryStore:
             slots=tuple(slot.view(now) for slot in busiest),
             workers=tuple(member.view(now) for member in self._members.values()),
             stats=dict(self._stats),
+            mode=self._mode,
         )
 
     def _status(self) -> model.Status:
@@ -309,7 +318,7 @@ class MemoryStore:
             return "finished"
         if not self._joined_ever:
             return "new"
-        if all(member.deadline <= self._clock() for member in self._members.values()):
+        if not self._any_alive(self._clock()):
             return "stopped"
         return "running" if self._seeded else "seeding"
 
@@ -352,6 +361,20 @@ class MemoryStore:
     def _take_dead(self, ids: tuple[int, ...] | None) -> list[Kept]:
         chosen = list(self._dead) if ids is None else dict.fromkeys(ids)
         return [self._dead.pop(id) for id in chosen if id in self._dead]
+
+    def control(self, mode: model.Mode) -> None:
+        self._mode = mode
+
+    def clear(self) -> None:
+        if self._any_alive(self._clock()):
+            raise CrawlInUse(CrawlInUse.__doc__)
+        self._members.clear()
+        self._seen.clear()
+        self._items.clear()
+        self._run += 1
+        self._joined_ever = False
+        self._mode = "run"
+        self._clear()
 
     def items(self, after: int = 0, limit: int = 100) -> list[tuple[int, bytes]]:
         return list(enumerate(self._items[after : after + limit], start=after + 1))

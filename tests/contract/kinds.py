@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-import os
 import uuid
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
 from typing import Protocol
 
-import pytest
-
 from scrapy_fleet.store.base import Store
 from scrapy_fleet.store.memory import MemoryStore
 from scrapy_fleet.store.redis import RedisStore
+from scrapy_fleet.store.redis.server import RIGHTS
 from scrapy_fleet.store.sqlite import SqliteStore
-from tests.servers import redis_binary, shared_server, valkey_binary
+from tests.server_sets import Cluster, TlsServer, Watched
+from tests.servers import (
+    old_redis_binary,
+    redis_binary,
+    required,
+    required_old,
+    shared,
+    shared_server,
+    valkey_binary,
+)
 
 
 class Open(Protocol):
@@ -43,22 +50,47 @@ def sqlite_kind(folder: Path) -> Open:
     return open_store
 
 
-def server_kind(find: Callable[[], str | None]) -> Callable[[Path], Open]:
+def server_kind(find: Callable[[], str]) -> Callable[[Path], Open]:
+    """``find`` starts what is needed, once for all tests of a process, and gives its address."""
+
     def kind(folder: Path) -> Open:
-        binary = find()
-        if binary is None:
-            if os.environ.get("CI"):
-                pytest.fail("a server that the tests need is not installed")
-            pytest.skip("its server is not installed")
-        server = shared_server(binary)
+        url = find()
         run = uuid.uuid4().hex
 
         def open_store(crawl: str, clock: Callable[[], float], random: Random) -> Store:
-            return Named(server.url, f"{crawl}/{run}", crawl, clock, random)
+            return Named(url, f"{crawl}/{run}", crawl, clock, random)
 
         return open_store
 
     return kind
+
+
+def valkey() -> str:
+    return shared_server(required(valkey_binary())).url
+
+
+def redis() -> str:
+    return shared_server(required(redis_binary())).url
+
+
+def old_redis() -> str:
+    return shared_server(required_old(old_redis_binary())).url
+
+
+def cluster() -> str:
+    binary = required(redis_binary())
+    return shared("cluster", lambda folder: Cluster(binary, folder).start()).url
+
+
+def sentinel() -> str:
+    binary = required(redis_binary())
+    return shared("sentinel", lambda folder: Watched(binary, folder).start()).url
+
+
+def tls() -> str:
+    """TLS with an authority of its own, and a user who is allowed what the docs say, and no more."""
+    binary = required(redis_binary())
+    return shared("tls", lambda folder: TlsServer(binary, folder, RIGHTS).start()).url
 
 
 class Named(RedisStore):
@@ -72,6 +104,16 @@ class Named(RedisStore):
 KINDS: dict[str, Callable[[Path], Open]] = {
     "memory": memory_kind,
     "sqlite": sqlite_kind,
-    "valkey": server_kind(valkey_binary),
-    "redis": server_kind(redis_binary),
+    "valkey": server_kind(valkey),
+    "redis": server_kind(redis),
+    "redis6": server_kind(old_redis),
+    "cluster": server_kind(cluster),
+    "sentinel": server_kind(sentinel),
+    "tls": server_kind(tls),
 }
+
+EXAMPLES = {"redis6": 30, "cluster": 10, "sentinel": 15, "tls": 10}
+"""How long the state machine runs, where it is not for long. The scripts are the same on every server, and
+all other tests run on every kind; what these kinds differ in (the way there, and what is allowed)
+few examples show as well as many. Those of ``valkey`` and ``redis`` look for rare errors of the scripts."""
+MANY_EXAMPLES = 150

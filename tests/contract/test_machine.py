@@ -15,13 +15,13 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
-from scrapy_fleet.errors import GivenUp
-from scrapy_fleet.model import Batch, Entry, Outcome, Plan, Rule, Sample, Worker
+from scrapy_fleet.errors import CrawlInUse, GivenUp
+from scrapy_fleet.model import Batch, Entry, Mode, Outcome, Plan, Rule, Sample, Worker
 from scrapy_fleet.store.base import Store
 from scrapy_fleet.store.memory import MemoryStore
 
 from .driver import Clock, conserved
-from .kinds import KINDS
+from .kinds import EXAMPLES, KINDS, MANY_EXAMPLES
 
 SLOTS = ("plain", "narrow", "slow", "uneven")
 TTL = 20.0
@@ -109,15 +109,15 @@ class StoreMachine(RuleBasedStateMachine):
         self.folder.cleanup()
 
     def both(self, store: Store, call: Callable[[Store], Any]) -> Any:
-        """Do it to both and compare the answers; None if the worker was given up."""
+        """Do it to both and compare the answers; None if it was refused, as to a worker that was given up."""
         answers: list[Any] = []
         for each in (self.memory, store):
             try:
                 answers.append(call(each))
-            except GivenUp:
-                answers.append(None)
+            except (CrawlInUse, GivenUp) as error:
+                answers.append(type(error))
         alike(*answers)
-        return answers[0]
+        return None if isinstance(answers[0], type) else answers[0]
 
     def commit(self, driver: Driver, batch: Batch) -> Any:
         receipt = self.both(self.stores[driver.number], lambda store: store.commit(batch))
@@ -271,6 +271,16 @@ class StoreMachine(RuleBasedStateMachine):
     def time_passes(self, seconds: float) -> None:
         self.clock.advance(seconds)
 
+    @rule(mode=st.sampled_from(("run", "run", "run", "pause", "stop")))
+    def control(self, mode: Mode) -> None:
+        self.both(self.stores[3], lambda store: store.control(mode))
+
+    @rule(later=st.sampled_from((0.0, 0.0, 0.0, 2 * TTL)))
+    def clear(self, later: float) -> None:
+        """Refused while any worker lives; after a long silence all is forgotten."""
+        self.clock.advance(later)
+        self.both(self.stores[3], lambda store: store.clear())
+
     @rule(verb=st.sampled_from(("requeue", "drop")), which=st.none() | st.sets(st.integers(0, 9), max_size=3))
     def mend(self, verb: str, which: set[int] | None) -> None:
         def call(store: Store) -> int:
@@ -289,6 +299,7 @@ class StoreMachine(RuleBasedStateMachine):
         for other in others:
             self.gone(other)
         watcher = self.present(others[0].number)
+        self.control("run")
         for _ in range(100):
             outcomes = tuple(Outcome(token) for token in driver.held)
             self.stale, driver.held = self.stale + driver.held, []
@@ -323,7 +334,7 @@ def test_does_what_memory_does(store_kind: str) -> None:
     run_state_machine_as_test(
         machine,
         settings=settings(
-            max_examples=150,
+            max_examples=EXAMPLES.get(store_kind, MANY_EXAMPLES),
             stateful_step_count=40,
             deadline=None,
             derandomize=True,

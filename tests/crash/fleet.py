@@ -1,4 +1,4 @@
-"""Workers on one SQLite file, and the means to hurt them."""
+"""Workers of one crawl, wherever it is stored, and the means to hurt them."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from scrapy import Spider
 
 from scrapy_fleet.crawl.codec import Codec
 from scrapy_fleet.crawl.plain import unpack
+from scrapy_fleet.errors import StoreAway
 from scrapy_fleet.model import Batch, Counts, Entry, Kind, Outcome, Plan, Row, Rule, Snapshot
 from scrapy_fleet.process import this_worker
 from scrapy_fleet.settings import open_store
@@ -165,11 +166,16 @@ class Fleet:
 
     def start(self, **settings: Any) -> Worker:
         """Start a worker, and wait until it has joined."""
+        worker = self.begin(**settings)
+        worker.opened()
+        return worker
+
+    def begin(self, **settings: Any) -> Worker:
+        """Start a worker, and do not wait."""
         log = self.folder / f"worker-{len(self.workers)}.log"
         own = {**self.job.settings, "LOG_FILE": str(log), **settings}
         worker = Worker(Job(self.job.spider, own, self.job.arguments), log)
         self.workers.append(worker)
-        worker.opened()
         return worker
 
     def running(self) -> list[Worker]:
@@ -189,15 +195,19 @@ class Fleet:
             yield
             store.commit(Batch(worker=guard.id, seq=2, outcomes=(Outcome(lease.token),), leave=True))
 
-    def finish(self) -> None:
-        """Wait for all who run, and see that they end as they should."""
+    def finish(self) -> list[float]:
+        """Wait for all who run, and see that they end as they should; when each did (monotonic clock)."""
+        ends = []
         for worker in self.running():
-            reason = worker.ended()["finish_reason"]
+            stats = worker.ended()
+            reason = stats["finish_reason"]
             assert reason == "finished", f"{worker} ended with {reason!r}"
+            ends.append(stats["ended_at"])
         snapshot = self.snapshot()
         assert snapshot.status == "finished", snapshot
         assert snapshot.counts.open == 0, snapshot
         assert adds_up(snapshot.counts), snapshot
+        return sorted(ends)
 
     # Looking into the store
 
@@ -252,7 +262,7 @@ class Fleet:
         return sorted(item["page"] for item in found)  # type: ignore[index]
 
     def suspend(self, worker: Worker) -> None:
-        """Suspend a worker, but not while it has the file locked: then all others would stand still too."""
+        """Suspend a worker, but not while it has a file locked: then all others would stand still too."""
         deadline = time.monotonic() + PATIENCE
         while time.monotonic() < deadline:
             worker.signal(signal.SIGSTOP)
@@ -264,6 +274,8 @@ class Fleet:
         raise AssertionError(f"{worker} always has the file locked")
 
     def _is_unlocked(self) -> bool:
+        if not self.url.startswith("sqlite:"):
+            return True
         database = sqlite3.connect(self.url.removeprefix("sqlite://"), timeout=0, isolation_level=None)
         try:
             database.execute("BEGIN IMMEDIATE")
@@ -309,7 +321,10 @@ class Auditor:
     def _look(self) -> None:
         with self._fleet.store() as store:
             while not self._over.wait(0.03):
-                counts = store.snapshot().counts
+                try:
+                    counts = store.snapshot().counts
+                except StoreAway:  # its server is being hurt, too
+                    continue
                 self.looks += 1
                 if not adds_up(counts):
                     self.wrong.append(counts)

@@ -1,7 +1,8 @@
-"""The kill test: crawl a site with two workers that are killed again and again, and judge what came of it."""
+"""The kill test: crawl a site with workers that are killed again and again, and judge what came of it."""
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -12,8 +13,11 @@ from typing import Literal
 from scrapy_fleet.ops.site import RunningSite, Shape, Site, running
 from tests.crash.fleet import Auditor, Fleet, adds_up
 from tests.crash.spiders import SiteSpider
+from tests.servers import RedisServer
 
 WORKERS = 2
+END = 2.0
+"""Seconds within which every worker ends, once the last page is done."""
 
 
 @dataclass
@@ -22,6 +26,7 @@ class Verdict:
 
     rounds: int = 0
     kills: int = 0
+    server_kills: int = 0
     pages: int = 0
     lost: int = 0
     repeated: int = 0
@@ -33,6 +38,7 @@ class Verdict:
         return Verdict(
             self.rounds + other.rounds,
             self.kills + other.kills,
+            self.server_kills + other.server_kills,
             self.pages + other.pages,
             self.lost + other.lost,
             self.repeated + other.repeated,
@@ -56,39 +62,61 @@ def a_shape(kind: Literal["tree", "random"], seed: int, pages: int = 400) -> Sha
     )
 
 
-def kill_rounds(folder: Path, shape: Shape, seed: int, rounds: int) -> Verdict:
-    """One crawl with this many rounds: in each, one worker or both are killed, and replaced."""
+def kill_rounds(
+    folder: Path,
+    shape: Shape,
+    seed: int,
+    rounds: int,
+    *,
+    server: RedisServer | None = None,
+    workers: int = WORKERS,
+) -> Verdict:
+    """One crawl with this many rounds: in each, one worker or all are killed, and replaced.
+
+    With a ``server`` the crawl is stored there, and in every other round it is killed, too.
+    """
     verdict = Verdict(rounds=rounds, pages=shape.pages)
     random = Random(seed)
     held: Counter[str] = Counter()
     moments = sorted(random.sample(range(1, shape.pages, 5), rounds))
-    with running(shape) as site, Fleet(folder, SiteSpider, start_url=site.start_url) as fleet:
+    url = server.url if server else None
+    with running(shape) as site, Fleet(folder, SiteSpider, url=url, start_url=site.start_url) as fleet:
         fleet.start()
         with Auditor(fleet) as auditor:
             # A worker that came when the crawl was finished would begin it anew.
             with fleet.held_open():
-                for _ in range(WORKERS - 1):
+                for _ in range(workers - 1):
                     fleet.start()
-                for pages in moments:
+                for number, pages in enumerate(moments):
                     site.wait(pages=pages)
-                    held += _kill_some(fleet, random, verdict)
-            fleet.finish()
+                    hurt = server if number % 2 == 0 else None
+                    held += _kill_some(fleet, random, verdict, hurt)
+            let_go = time.monotonic()
+            ends = fleet.finish()
         if auditor.wrong:
             verdict.wrong.append(f"counters that do not add up: {auditor.wrong[0]}")
         if not auditor.looks:
             verdict.wrong.append("nobody looked at the counters")
         _judge(fleet, site, held, verdict)
+        verdict.wrong += judge_end(site, ends, let_go)
     return verdict
 
 
-def _kill_some(fleet: Fleet, random: Random, verdict: Verdict) -> Counter[str]:
-    """Kill one or all, and replace them; what they held."""
+def _kill_some(fleet: Fleet, random: Random, verdict: Verdict, server: RedisServer | None) -> Counter[str]:
+    """Kill one or all, and replace them; what they held. The server dies before them, or after."""
     victims = fleet.running()
     everybody = random.random() < 0.4
     if not everybody:
         victims = [random.choice(victims)]
+    server_first = random.random() < 0.5
+    if server and server_first:
+        server.kill()
     for victim in victims:
         victim.kill()
+    if server:
+        server.kill()
+        server.start()
+        verdict.server_kills += 1
     held = fleet.held_by(*victims)
     verdict.kills += len(victims)
     verdict.bound += held.total()
@@ -105,6 +133,17 @@ def _look_at_rest(fleet: Fleet, verdict: Verdict) -> None:
     waiting, leased, dead = len(fleet.scan("waiting")), len(fleet.scan("leased")), len(fleet.scan("dead"))
     if (counts.waiting, counts.leased, counts.dead) != (waiting, leased, dead) or not adds_up(counts):
         verdict.wrong.append(f"{counts}, but there are {waiting} waiting, {leased} leased, {dead} dead")
+
+
+def judge_end(site: RunningSite, ends: list[float], not_before: float = 0.0) -> list[str]:
+    """What is wrong with when the workers ended: never before the last page was done, and soon after."""
+    last = max(line.time for line in site.log() if line.event in ("done", "left"))
+    wrong = []
+    if ends[0] < last:
+        wrong.append(f"a worker ended {last - ends[0]:.2f} s before the last page was done")
+    if ends[-1] > max(last, not_before) + END:
+        wrong.append(f"a worker ended {ends[-1] - max(last, not_before):.2f} s after the last page was done")
+    return wrong
 
 
 def _judge(fleet: Fleet, site: RunningSite, held: Counter[str], verdict: Verdict) -> None:

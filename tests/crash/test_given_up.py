@@ -15,7 +15,7 @@ from tests.crash.spiders import GatedSpider, SiteSpider
 pytestmark = pytest.mark.crash
 
 
-def test_what_ends_late_does_not_settle_what_was_leased_since(tmp_path: Path) -> None:
+def test_what_ends_late_does_not_settle_what_was_leased_since(url: str | None, tmp_path: Path) -> None:
     """The same page runs twice in one worker, before and after it was given up. The first try fails:
     the second must still be held, and run again when the worker dies."""
     gates = tmp_path / "gates"
@@ -26,6 +26,7 @@ def test_what_ends_late_does_not_settle_what_was_leased_since(tmp_path: Path) ->
         Fleet(
             tmp_path,
             GatedSpider,
+            url=url,
             start_url=site.start_url,
             gates=str(gates),
             settings={"FLEET_WORKER_TIMEOUT": 2},
@@ -55,14 +56,22 @@ def test_what_ends_late_does_not_settle_what_was_leased_since(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("first", ["the news", "the failures"])
-def test_a_retry_of_what_was_lost_meanwhile_does_not_run_beside_it(first: str, tmp_path: Path) -> None:
+def test_a_retry_of_what_was_lost_meanwhile_does_not_run_beside_it(
+    first: str, url: str | None, tmp_path: Path
+) -> None:
     """Pages fail slowly, all at once. Before they do, their worker is given up, and may know it or not:
     they run again. Trying again what failed, too, would give their items twice."""
     children = 8
     shape = Shape("flat", pages=1 + children, links=children, failing=1.0, slow=1.0, delay=(2.5, 2.5))
     with (
         running(shape) as site,
-        Fleet(tmp_path, SiteSpider, start_url=site.start_url, settings={"FLEET_WORKER_TIMEOUT": 2}) as fleet,
+        Fleet(
+            tmp_path,
+            SiteSpider,
+            url=url,
+            start_url=site.start_url,
+            settings={"FLEET_WORKER_TIMEOUT": 2},
+        ) as fleet,
     ):
         worker = fleet.start()
         site.wait(arrivals=1 + children)

@@ -16,7 +16,9 @@ pytestmark = pytest.mark.crash
 
 
 @pytest.mark.parametrize("successor", ["one that was there", "one that comes"])
-def test_seeds_begin_again_and_known_ones_are_recognised(successor: str, tmp_path: Path) -> None:
+def test_seeds_begin_again_and_known_ones_are_recognised(
+    successor: str, url: str | None, tmp_path: Path
+) -> None:
     shape = Shape("tree", pages=120, failing=0.1, slow=0.1, delay=(0.02, 0.2))
     gate = tmp_path / "gate"
     settings = {"FLEET_WORKER_TIMEOUT": 2}
@@ -26,7 +28,7 @@ def test_seeds_begin_again_and_known_ones_are_recognised(successor: str, tmp_pat
         seeds += [seeds[0], seeds[1], seeds[2], seeds[3]]
         expected = Counter(urlsplit(seed).path for seed in [*seeds[: shape.pages], seeds[0], seeds[2]])
         expected.update({f"/p/{n}": shape.fails for n in site.site.failing})
-        with Fleet(tmp_path, SeedsSpider, seeds=seeds, gate=str(gate), settings=settings) as fleet:
+        with Fleet(tmp_path, SeedsSpider, url=url, seeds=seeds, gate=str(gate), settings=settings) as fleet:
             seeder = fleet.start()
             if successor == "one that was there":
                 fleet.start()

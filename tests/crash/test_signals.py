@@ -54,13 +54,13 @@ def test_two_ctrl_cs_lose_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("meanwhile", ["the crawl goes on", "the crawl finishes"])
 def test_a_suspended_worker_is_given_up_and_does_no_harm_when_it_comes_back(
-    meanwhile: str, tmp_path: Path
+    meanwhile: str, url: str | None, tmp_path: Path
 ) -> None:
     shape = a_shape("tree", seed=5, pages=200)
     settings = {"FLEET_WORKER_TIMEOUT": 2}
     with (
         running(shape) as site,
-        Fleet(tmp_path, SiteSpider, start_url=site.start_url, settings=settings) as fleet,
+        Fleet(tmp_path, SiteSpider, url=url, start_url=site.start_url, settings=settings) as fleet,
     ):
         sleeper = fleet.start()
         with fleet.held_open():

@@ -6,6 +6,7 @@ import contextlib
 import multiprocessing
 import os
 import threading
+import time
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from typing import Any
@@ -16,6 +17,7 @@ from scrapy.settings import default_settings
 from scrapy.utils.misc import load_object
 
 import scrapy_fleet.crawl.scheduler
+import scrapy_fleet.store.redis
 import scrapy_fleet.store.sqlite  # noqa: F401
 
 
@@ -51,7 +53,12 @@ def work(job: Job, told: Connection) -> None:
     def opened() -> None:
         told.send(("opened", None))
 
+    def closed() -> None:
+        assert crawler.stats is not None
+        crawler.stats.set_value("ended_at", time.monotonic())
+
     crawler.signals.connect(opened, signals.spider_opened)
+    crawler.signals.connect(closed, signals.spider_closed)
     process.crawl(crawler, **job.arguments)
     process.start()
     assert crawler.stats is not None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
@@ -44,6 +45,12 @@ def _yes(value: str) -> bool:
     return value.lower() in ("1", "true", "yes")
 
 
+def _file(value: str) -> str:
+    if not Path(value).exists():
+        raise ValueError("there is no such file")
+    return value
+
+
 def _verification(value: str) -> str:
     if value not in ("required", "optional", "none"):
         raise ValueError("it must be required, optional or none")
@@ -57,10 +64,10 @@ _OPTIONS: dict[str, Callable[[str], Any]] = {
     "client_name": str,
     "socket_timeout": float,
     "socket_connect_timeout": float,
-    "ssl_ca_certs": str,
-    "ssl_ca_path": str,
-    "ssl_certfile": str,
-    "ssl_keyfile": str,
+    "ssl_ca_certs": _file,
+    "ssl_ca_path": _file,
+    "ssl_certfile": _file,
+    "ssl_keyfile": _file,
     "ssl_password": str,
     "ssl_cert_reqs": _verification,
     "ssl_check_hostname": _yes,
@@ -76,11 +83,7 @@ def connect(url: str, shown: str) -> Any:
         options = _read_options(parts)
         if parts.scheme == "unix":
             return redis.Redis(unix_socket_path=unquote(parts.path), **_path_is_all(parts, options))
-        scheme, _, way = parts.scheme.partition("+")
-        if scheme.endswith("s") and scheme in ("rediss", "valkeys"):
-            options["ssl"] = True
-        elif any(name.startswith("ssl_") for name in options):
-            raise ValueError("options for TLS need rediss://")
+        way = parts.scheme.partition("+")[2]
         path = [unquote(part) for part in parts.path.split("/")[1:] if part]
         if way == "sentinel":
             return _sentinel(_hosts(parts, 26379), path, options)
@@ -110,13 +113,21 @@ def _read_options(parts: SplitResult) -> dict[str, Any]:
         options["username"] = user
     if password:
         options["password"] = password
+    tls = parts.scheme.partition("+")[0] in ("rediss", "valkeys")
+    if tls:
+        options["ssl"] = True
     for name, value in parse_qsl(parts.query, keep_blank_values=True):
         if name not in _OPTIONS:
             raise ValueError(f"there is no option {name!r}; there are {', '.join(_OPTIONS)}")
+        if name.startswith("ssl_") and not tls:
+            raise ValueError("options for TLS need rediss://")
         try:
             options[name] = _OPTIONS[name](value)
         except ValueError as error:
             raise ValueError(f"{name}={value}: {error}") from None
+    if tls:
+        # Old clients check it only when they are told to.
+        options.setdefault("ssl_check_hostname", options.get("ssl_cert_reqs") != "none")
     return options
 
 
@@ -149,7 +160,7 @@ def _sentinel(hosts: list[tuple[str, int]], path: list[str], options: dict[str, 
         raise ValueError("it does not say which service the sentinels watch")
     if len(path) > 1:
         options["db"] = _number(path[1], "the database")
-    own = {name: options[name] for name in options if name.startswith(("ssl", "socket_"))}
+    own = {name: options[name] for name in options if name.startswith(("ssl", "socket_", "retry"))}
     for name in ("username", "password"):
         if f"sentinel_{name}" in options:
             own[name] = options.pop(f"sentinel_{name}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from scrapy_fleet.model import Counts, SlotView, Snapshot, Status, Worker, WorkerView
+from scrapy_fleet.model import Counts, Mode, SlotView, Snapshot, Status, Worker, WorkerView
 from scrapy_fleet.store.redis.packing import text
 
 
@@ -17,15 +17,15 @@ def read_workers(found: list[list[Any]]) -> tuple[Worker, ...]:
     )
 
 
-def snapshot(crawl: str, answer: list[Any]) -> Snapshot:
+def snapshot(crawl: str, answer: list[Any], modes: tuple[Mode, ...]) -> Snapshot:
     if not answer:
         return Snapshot(crawl, 1, "new", Counts(), 0, 0, 0, (), (), {})
-    told, run, finished, seeded, counts, seen, items, slot_count, stats, workers, slots = answer
+    told, run, finished, seeded, counts, seen, items, slot_count, stats, workers, slots, mode, ever = answer
     now = float(told)
     return Snapshot(
         crawl=crawl,
         run=run,
-        status=_status(now, finished, seeded, workers),
+        status=_status(now, finished, seeded, workers) if ever else "new",
         counts=Counts(*counts),
         seen=seen,
         items=items,
@@ -33,6 +33,7 @@ def snapshot(crawl: str, answer: list[Any]) -> Snapshot:
         slots=tuple(_slot(facts, now) for facts in slots),
         workers=tuple(_worker(facts, now) for facts in sorted(workers, key=lambda facts: int(facts[3]))),
         stats={text(name): float(value) for name, value in zip(stats[::2], stats[1::2], strict=True)},
+        mode=modes[mode],
     )
 
 

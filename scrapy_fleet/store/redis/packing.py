@@ -9,6 +9,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Iterator
 from itertools import starmap
+from urllib.parse import quote
 
 from scrapy_fleet.model import Entry, Lease, Outcome, Plan, Row, Sample
 
@@ -23,6 +24,12 @@ _head = struct.calcsize("<dI")
 _row = struct.Struct("<ddH")
 _read_size = struct.Struct("<I")
 _read_short = struct.Struct("<H")
+
+
+def prefix(crawl: str) -> str:
+    """What all keys of a crawl begin with. Braces in its name would end the hash tag that keeps it on one
+    node of a cluster."""
+    return f"fleet:{{{quote(crawl, safe=' !#$&()*+,-./:;<=>?@[]^_|~', encoding='utf-8')}}}:"
 
 
 def _name(name: str) -> bytes:

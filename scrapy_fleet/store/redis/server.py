@@ -15,6 +15,8 @@ from scrapy_fleet.errors import FleetError, StoreAway, StoreError
 from scrapy_fleet.store.redis.address import connect
 
 OLDEST = "6.2"
+RIGHTS = "~fleet:* +@all -@dangerous +info"
+"""What a user of the server must be allowed, as ACL SETUSER takes it."""
 _ERRORS = (RedisError, exceptions.RedisClusterException, OSError)
 
 
@@ -47,7 +49,7 @@ class Server:
                 # A server that was restarted, or another one after a failover.
                 answer = self._client.execute_command("EVAL", whole, 1, self._key, *args)
         except _ERRORS as error:
-            raise ours(error, self._shown) from error
+            raise self._failed(error) from error
         assert isinstance(answer, list)
         return answer
 
@@ -56,7 +58,14 @@ class Server:
         try:
             return self._connected().execute_command(*args)
         except _ERRORS as error:
-            raise ours(error, self._shown) from error
+            raise self._failed(error) from error
+
+    def _failed(self, error: Exception) -> FleetError:
+        if isinstance(error, exceptions.TimeoutError) and hasattr(self._client, "connection_pool"):
+            # A client that goes by sentinels would stay with a server that hangs, though another has its
+            # place by now, and might take a late answer for one to the next call.
+            self._client.connection_pool.disconnect()
+        return ours(error, self._shown)
 
     def _connected(self) -> Any:
         if self._client is None:
@@ -71,13 +80,13 @@ class Server:
 
 def ours(error: Exception, shown: str) -> FleetError:
     """What passes by itself is StoreAway, what does not is StoreError."""
-    said = str(error)
+    said = _words(error)
     for pattern, kind, remedy in _SAID:
         if re.search(pattern, said, re.IGNORECASE):
             return kind(f"{shown}: {remedy} ({said})")
     if isinstance(error, exceptions.AuthenticationError):
         return StoreError(f"{shown}: the user or password is wrong ({said}). Set them in FLEET_URL.")
-    if isinstance(error, exceptions.MovedError):
+    if isinstance(error, exceptions.MovedError) or said.startswith("MOVED "):
         return StoreError(f"{shown} is part of a cluster: use redis+cluster:// in FLEET_URL.")
     if isinstance(error, exceptions.InvalidResponse):
         return StoreError(
@@ -98,6 +107,15 @@ def ours(error: Exception, shown: str) -> FleetError:
     return StoreError(f"{shown}: {said}")
 
 
+def _words(error: BaseException) -> str:
+    if isinstance(error, exceptions.RedisClusterException):
+        # Whatever a node said, the client takes it for no cluster: its first words are in the chain.
+        while (earlier := error.__cause__ or error.__context__) is not None:
+            error = earlier
+    # The client's way to show itself, and arguments of commands, help nobody.
+    return str(error).partition(" : <")[0].partition(", with args beginning")[0]
+
+
 _SAID: tuple[tuple[str, type[FleetError], str], ...] = (
     (
         r"^OOM |command not allowed when used memory|OOM command",
@@ -105,20 +123,31 @@ _SAID: tuple[tuple[str, type[FleetError], str], ...] = (
         "the server is full (maxmemory). Raise maxmemory, or remove what is not needed",
     ),
     (
+        r"Hostname mismatch|IP address mismatch",
+        StoreError,
+        "its certificate is for another name: use that name in FLEET_URL",
+    ),
+    (r"certificate has expired", StoreError, "its certificate has expired: renew it"),
+    (
         r"CERTIFICATE_VERIFY_FAILED",
         StoreError,
-        "its certificate is not trusted: add ?ssl_ca_certs=/path/to/ca.pem",
+        "its certificate is not trusted: name the authority that signed it, ?ssl_ca_certs=/path/to/ca.pem",
+    ),
+    (
+        r"\[X509|PEM lib|KEY_VALUES_MISMATCH",
+        StoreError,
+        "a file that FLEET_URL names is no certificate, or no key",
     ),
     (r"WRONG_VERSION_NUMBER|record layer failure", StoreError, "it does not speak TLS: use redis://"),
     (
-        r"WRONGPASS|NOAUTH|invalid password|invalid username-password|Authentication required",
+        r"WRONGPASS|NOAUTH|invalid (password|username-)|authentication required|HELLO must|unauthenticated",
         StoreError,
         "the user or password is wrong; set them in FLEET_URL, as in redis://user:password@host:6379/0",
     ),
     (
-        r"NOPERM|has no permissions|no permission",
+        r"NOPERM|no permission|executing the script can't",
         StoreError,
-        "the user lacks rights; give them: ACL SETUSER <user> ~fleet:* +@all -@dangerous +info",
+        f"the user lacks rights; give them: ACL SETUSER <user> {RIGHTS}",
     ),
     (
         r"(DB index is out of range|invalid DB index)",
@@ -136,6 +165,18 @@ _SAID: tuple[tuple[str, type[FleetError], str], ...] = (
         "keys of this crawl were deleted or evicted; set maxmemory-policy to noeviction",
     ),
     (
+        r"non local key",
+        StoreError,
+        "the crawl is being moved to another node of the cluster: stop the fleet while that is done",
+    ),
+    (r"SELECT is not allowed in cluster mode", StoreError, "it is part of a cluster: use redis+cluster://"),
+    (r"unknown command '?SENTINEL", StoreError, "it is no sentinel: use redis:// for the server itself"),
+    (
+        r"unknown command '?EVAL",
+        StoreError,
+        "it runs no scripts; if it is a sentinel, use redis+sentinel://host:26379/service",
+    ),
+    (
         r"unknown command",
         StoreError,
         f"it lacks commands that are needed; use Redis {OLDEST} or newer, or Valkey",
@@ -143,7 +184,12 @@ _SAID: tuple[tuple[str, type[FleetError], str], ...] = (
     (
         r"No master found",
         StoreAway,
-        "the sentinels know no master; if it stays so, check the name of the service in FLEET_URL",
+        "no sentinel knows a master; if it stays so, check FLEET_URL, also the name of the service",
+    ),
+    (
+        r"read only replica",
+        StoreAway,
+        "it is a replica; if it stays so, name the master in FLEET_URL, or its sentinels (redis+sentinel://)",
     ),
     (r"MISCONF", StoreAway, "the server cannot write to its disk and refuses changes; see its log"),
     (r"max number of clients", StoreAway, "the server has no connection left; raise maxclients"),

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import heapq
+import logging
 import secrets
 from collections.abc import Callable, Iterator
 from random import Random
 from typing import Any, Self
-from urllib.parse import quote
 
-from scrapy_fleet.errors import GivenUp, StoreEmptied, StoreError
+from scrapy_fleet.errors import CrawlInUse, GivenUp, StoreEmptied, StoreError, StoreRolledBack
 from scrapy_fleet.model import (
     Batch,
     Beat,
     Counts,
     Joined,
     Kind,
+    Mode,
     Plan,
     Receipt,
     Row,
@@ -24,16 +25,26 @@ from scrapy_fleet.model import (
     Worker,
 )
 from scrapy_fleet.store.base import MAX_WANT
-from scrapy_fleet.store.redis import observing, packing
+from scrapy_fleet.store.redis import health, observing, packing
 from scrapy_fleet.store.redis.server import OLDEST, Server
 
+logger = logging.getLogger(__name__)
+
 FORMAT = 1
+MODES: tuple[Mode, ...] = ("run", "pause", "stop")
+"""In the order of the numbers that the scripts have for them."""
 MENDED_AT_ONCE = 500
 ROWS_AT_ONCE = 1000
 
 chance = Random()
 
-_EMPTIED = " ".join((StoreEmptied.__doc__ or "").replace("``", "").split())
+_EMPTIED, _ROLLED_BACK = (
+    " ".join((error.__doc__ or "").replace("``", "").split()) for error in (StoreEmptied, StoreRolledBack)
+)
+
+
+def _new_id() -> str:
+    return f"i{secrets.token_hex(8)}"
 
 
 class Dice:
@@ -75,13 +86,15 @@ class RedisStore:
     ) -> None:
         self.url = shown or url
         self._crawl = crawl
-        # Braces in a name would end the hash tag that keeps a crawl on one node of a cluster.
-        self._prefix = f"fleet:{{{quote(crawl, safe=' !#$&()*+,-./:;<=>?@[]^_|~', encoding='utf-8')}}}:"
+        self._prefix = packing.prefix(crawl)
         self._server = Server(url, self.url, f"{self._prefix}meta")
         self._clock = clock
         self._random = random
         self._incarnation = ""
         self._emptied = False
+        self._told = False
+        # The last batch of each worker that the server has answered: one that it must know.
+        self._answered: dict[str, int] = {}
         if not create and self._server.command("EXISTS", f"{self._prefix}meta") == 0:
             self.close()
             raise StoreError(f"There is no crawl {crawl!r} at {self.url}. Check the name and FLEET_URL.")
@@ -97,6 +110,14 @@ class RedisStore:
         if status == b"emptied":
             self._emptied = True
             raise StoreEmptied(f"{self.url}: {_EMPTIED}")
+        if status == b"behind":
+            raise StoreRolledBack(f"{self.url}: {_ROLLED_BACK}")
+        if status == b"in use":
+            raise CrawlInUse(CrawlInUse.__doc__)
+        if status == b"clearing":
+            # Whoever began to clear it was interrupted.
+            self.clear()
+            return self._run(verb, *args)
         if status == b"old":
             raise StoreError(
                 f"{self.url} is Redis {answer[0].decode()}; {OLDEST} or newer, or Valkey, is needed."
@@ -111,10 +132,11 @@ class RedisStore:
     def join(self, worker: Worker, plan: Plan, ttl: float, *, run: int | None = None) -> Joined:
         if self._emptied:
             self._incarnation, self._emptied = "", False
+        self._answered.pop(worker.id, None)
         rule = plan.rule
-        id, run_now, resumed, counts, seeding, state, others = self._run(
+        id, run_now, resumed, counts, seeding, state, others, mode = self._run(
             "join",
-            f"i{secrets.token_hex(8)}",
+            _new_id(),
             FORMAT,
             *(worker.id, worker.host, worker.pid, worker.home, worker.birth, ttl, int(run is not None)),
             *(rule.concurrency, rule.delay, rule.jitter),
@@ -122,6 +144,10 @@ class RedisStore:
             packing.rules(plan),
         )
         self._incarnation = id.decode()
+        if not self._told:
+            self._told = True
+            for warning in health.warnings(self._server.command, self.url):
+                logger.warning("%s", warning)
         return Joined(
             run=run_now,
             resumed=bool(resumed),
@@ -129,6 +155,7 @@ class RedisStore:
             seeding=Seeding(seeding.decode()),
             state=dict(zip(map(packing.text, state[::2]), state[1::2], strict=True)),
             others=observing.read_workers(others),
+            mode=MODES[mode],
         )
 
     def commit(self, batch: Batch) -> Receipt:
@@ -136,7 +163,7 @@ class RedisStore:
         want = min(max(batch.want, 0), MAX_WANT)
         tokens = {*(s.token for s in batch.samples), *(o.token for o in batch.outcomes), *batch.releases}
         with Dice(self._random, want) as dice:
-            now, counts, seeding, known, leases, retry_in, dice.rolled = self._run(
+            now, counts, seeding, known, leases, retry_in, dice.rolled, mode = self._run(
                 "commit",
                 *(batch.worker, batch.seq, flags, want),
                 *packing.adds(batch.adds),
@@ -149,18 +176,24 @@ class RedisStore:
                 packing.stats(batch.stats),
                 packing.state(batch.state),
                 packing.doubles(dice.numbers),
+                self._answered.get(batch.worker, -1),
             )
+        if batch.leave:
+            self._answered.pop(batch.worker, None)
+        else:
+            self._answered[batch.worker] = max(batch.seq, self._answered.get(batch.worker, -1))
         return Receipt(
             Counts(*counts),
             Seeding(seeding.decode()),
             packing.read_leases(leases, float(now)),
             packing.read_positions(known),
             float(retry_in) if retry_in else None,
+            MODES[mode],
         )
 
     def beat(self, worker: str) -> Beat:
-        counts, seeding, reaped = self._run("beat", worker)
-        return Beat(Counts(*counts), Seeding(seeding.decode()), reaped)
+        counts, seeding, reaped, mode = self._run("beat", worker, self._answered.get(worker, -1))
+        return Beat(Counts(*counts), Seeding(seeding.decode()), reaped, MODES[mode])
 
     def give_up(self, workers: tuple[str, ...]) -> int:
         return int(self._run("give_up", *workers)[0])
@@ -168,7 +201,7 @@ class RedisStore:
     # Observing and controlling
 
     def snapshot(self, slots: int = 20) -> Snapshot:
-        return observing.snapshot(self._crawl, self._run("snapshot", slots))
+        return observing.snapshot(self._crawl, self._run("snapshot", slots), MODES)
 
     def scan(self, kind: Kind, *, slot: str | None = None, after: int = 0, limit: int = 100) -> list[Row]:
         if kind == "waiting" and slot is not None:
@@ -203,6 +236,14 @@ class RedisStore:
         while rows := packing.read_rows(self._run("scan", "dead", "", after, ROWS_AT_ONCE)[0]):
             yield from rows
             after = rows[-1].id
+
+    def control(self, mode: Mode) -> None:
+        self._run("control", _new_id(), FORMAT, MODES.index(mode))
+
+    def clear(self) -> None:
+        more = self._run("clear", "begin")[0]
+        while more:
+            more = self._run("clear", "go on")[0]
 
     def requeue(self, ids: tuple[int, ...] | None = None) -> int:
         return self._mend("requeue", ids)

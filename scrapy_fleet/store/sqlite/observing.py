@@ -46,6 +46,7 @@ def snapshot(db: Database, slots: int) -> Snapshot:
         slots=views,
         workers=workers,
         stats={r["name"]: r["value"] for r in db.connection.execute("SELECT name, value FROM stat")},
+        mode=crawl["mode"],
     )
 
 

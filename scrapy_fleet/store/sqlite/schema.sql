@@ -9,6 +9,7 @@ CREATE TABLE crawl (
     seeded    INTEGER NOT NULL DEFAULT 0,      -- all seeds are in
     seeder    INTEGER,                         -- worker.num of who runs the seeds
     finished  INTEGER NOT NULL DEFAULT 0,
+    mode      TEXT NOT NULL DEFAULT 'run',     -- what the fleet is told: run, pause or stop
     accepted  INTEGER NOT NULL DEFAULT 0,      -- == waiting + leased + done + dead
     waiting   INTEGER NOT NULL DEFAULT 0,      -- suspects included
     leased    INTEGER NOT NULL DEFAULT 0,

@@ -17,6 +17,7 @@ from scrapy_fleet.model import (
     Joined,
     Kind,
     Lease,
+    Mode,
     Plan,
     Receipt,
     Row,
@@ -25,7 +26,7 @@ from scrapy_fleet.model import (
     Worker,
 )
 from scrapy_fleet.store.base import HORIZON
-from scrapy_fleet.store.sqlite import observing
+from scrapy_fleet.store.sqlite import controlling, observing
 from scrapy_fleet.store.sqlite.changes import (
     DEAD,
     SUSPECT,
@@ -78,7 +79,7 @@ class SqliteStore:
             new_run = crawl["finished"] and run is None
             resumed = not new_run and crawl["accepted"] > 0
             if new_run:
-                self._begin_anew(keep_seen=plan.keep_seen)
+                controlling.begin_anew(db, keep_seen=plan.keep_seen)
             execute("UPDATE crawl SET plan = ?, clock = ?", (msgspec.json.encode(plan).decode(), now))
             execute("DELETE FROM rule")
             rules = [(name, r.concurrency, r.delay, r.jitter) for name, r in plan.slots.items()]
@@ -87,6 +88,8 @@ class SqliteStore:
             db.run("apply_phase", due=now + HORIZON)
             db.run("join", **msgspec.structs.asdict(worker), ttl=ttl, now=now)
             num = db.worker(worker.id)["num"]
+            if run is None:
+                controlling.start_again(db, num, now)
             crawl = db.crawl()
             seeder, seeding = _seeding(crawl, num)
             execute("UPDATE crawl SET seeder = ?", (seeder,))
@@ -98,16 +101,8 @@ class SqliteStore:
                 seeding=seeding,
                 state={r["name"]: r["value"] for r in execute("SELECT name, value FROM state")},
                 others=tuple(Worker(*row) for row in others),
+                mode=crawl["mode"],
             )
-
-    def _begin_anew(self, *, keep_seen: bool) -> None:
-        self._db.run("new_run")
-        tables = ["entry", "slot", "stat", "state"]
-        if not keep_seen:
-            tables.append("seen")
-            self._db.connection.execute("UPDATE crawl SET seen = 0")
-        for table in tables:
-            self._db.connection.execute(f"DELETE FROM {table}")
 
     # Committing
 
@@ -138,7 +133,7 @@ class SqliteStore:
             self._keep(batch, items)
             leases: tuple[Lease, ...] = ()
             alone, retry_in = worker["alone"], None
-            if batch.want and not batch.leave:
+            if batch.want and not batch.leave and crawl["mode"] == "run":
                 changes.write_slots()
                 suspects = crawl["suspects"] + changes.counts["suspects"]
                 leases, alone = self._leasing.lease(num, batch.seq, batch.want, alone, suspects, changes)
@@ -153,7 +148,7 @@ class SqliteStore:
                 db.connection.execute("DELETE FROM worker WHERE num = ?", (num,))
             else:
                 db.run("worker", num=num, now=changes.now, seq=batch.seq, known=text(known), alone=alone)
-            return Receipt(counts, seeding, leases, known, retry_in)
+            return Receipt(counts, seeding, leases, known, retry_in, crawl["mode"])
 
     def _repeat(self, batch: Batch, worker: sqlite3.Row, crawl: sqlite3.Row, now: float) -> Receipt:
         num = worker["num"]
@@ -164,7 +159,7 @@ class SqliteStore:
         seeding = Seeding.DONE if crawl["seeded"] else Seeding.OTHER
         if crawl["seeder"] == num:
             seeding = Seeding.MINE
-        return Receipt(counts_of(crawl), seeding, leases, known)
+        return Receipt(counts_of(crawl), seeding, leases, known, mode=crawl["mode"])
 
     def _add(self, batch: Batch, plan: Plan, changes: Changes) -> tuple[int, ...]:
         db = self._db
@@ -289,7 +284,7 @@ class SqliteStore:
                 crawl = db.crawl()
             seeder, seeding = _seeding(crawl, num)
             db.connection.execute("UPDATE crawl SET seeder = ?, clock = ?", (seeder, now))
-            return Beat(counts_of(crawl), seeding, reaped)
+            return Beat(counts_of(crawl), seeding, reaped, crawl["mode"])
 
     def give_up(self, workers: tuple[str, ...]) -> int:
         db = self._db
@@ -336,6 +331,14 @@ class SqliteStore:
     def items(self, after: int = 0, limit: int = 100) -> list[tuple[int, bytes]]:
         with self._db.read():
             return observing.items(self._db, after, limit)
+
+    def control(self, mode: Mode) -> None:
+        with self._db.write():
+            controlling.set_mode(self._db, mode)
+
+    def clear(self) -> None:
+        with self._db.write():
+            controlling.clear(self._db)
 
     def requeue(self, ids: tuple[int, ...] | None = None) -> int:
         with self._db.write():

@@ -3,9 +3,10 @@
 --
 -- ARGV, from the third: worker, seq, flags (letters: s seeded, l leave, f finish), want, and packed lists:
 -- groups (rank, slot) that adds name by position, adds, marks, all tokens that are named below, samples,
--- outcomes, releases, items, stats, state, and dice (numbers for jitter).
+-- outcomes, releases, items, stats, state, and dice (numbers for jitter); then the worker's last batch
+-- that was answered.
 -- Answers: 'ok', now, counts, seeding, known positions (packed), leases (packed: token, lease),
--- retry_in, dice used.
+-- retry_in, dice used, mode.
 
 local worker, seq, flags, want = ARGV[3], tonumber(ARGV[4]), ARGV[5], tonumber(ARGV[6])
 local seeded, leave, finish =
@@ -13,6 +14,7 @@ local seeded, leave, finish =
 
 local member_facts = alive(worker)
 if not member_facts then return {'given up'} end
+if member_facts.seq < tonumber(ARGV[18]) then return disown(worker) end
 
 if seq <= member_facts.seq then
   local told, known = {}, ''
@@ -26,7 +28,8 @@ if seq <= member_facts.seq then
     end
   end
   save_crawl()
-  return {'ok', string.format('%.17g', now), counts(), seeding(worker), known, table.concat(told), '', 0}
+  return {'ok', string.format('%.17g', now), counts(), seeding(worker), known, table.concat(told), '', 0,
+    crawl.mode}
 end
 
 local known = add_entries(ARGV[7], ARGV[8])
@@ -45,7 +48,7 @@ if leave then
   forget(worker, wait)
   if finish and crawl.seeded == 1 and crawl.waiting + crawl.leased == 0 then crawl.finished = 1 end
 else
-  if want > 0 then
+  if want > 0 and crawl.mode == RUN then
     local out = start_leasing(worker, seq, ARGV[17], mine)
     place(touched)
     if member_facts.alone == '' then
@@ -72,4 +75,5 @@ else
 end
 save_slots()
 save_crawl()
-return {'ok', string.format('%.17g', now), counts(), seeds, known, leases, retry, rolled}
+return {'ok', string.format('%.17g', now), counts(), seeds, known, leases, retry, rolled,
+  crawl.mode}

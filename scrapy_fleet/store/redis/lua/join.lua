@@ -1,10 +1,11 @@
--- needs: crawl slots seen
+-- needs: crawl slots waiting holding seen
 -- Enter the crawl: make it if it is not there, begin it anew if it had finished.
 --
 -- ARGV, from the third: id for a new crawl, format, worker, host, pid, home, birth, ttl, whether the worker
 -- says which run it belongs to, then the plan: concurrency, delay, jitter, lifo, max_attempts,
 -- suspect_after, keep_seen, and packed rules of slots.
--- Answers: 'ok', id, run, resumed, counts, seeding, state (name, value, ...), others (lists of facts).
+-- Answers: 'ok', id, run, resumed, counts, seeding, state (name, value, ...), others (lists of facts), mode.
+-- While a clear is to be gone on with, 'clearing'.
 
 local worker, ttl, comes_back, keep_seen = ARGV[5], tonumber(ARGV[10]), ARGV[11] == '1', ARGV[18] == '1'
 
@@ -16,6 +17,7 @@ if version then
 end
 if crawl.format and crawl.format > tonumber(ARGV[4]) then return {'newer', tostring(crawl.format)} end
 
+if crawl.clearing == 1 then return {'clearing'} end
 if crawl.id == '' then
   crawl.id, crawl.format, crawl.run, crawl.epoch, crawl.buckets = ARGV[3], tonumber(ARGV[4]), 1, 1, 1
 end
@@ -44,6 +46,7 @@ end
 call('HSET', key('worker:' .. worker), 'ttl', ttl)
 call('ZADD', key('workers'), now + ttl, worker)
 offer_seeding(worker)
+if crawl.mode == STOP and not comes_back and not any_alive(worker) then crawl.mode = RUN end
 
 crawl.concurrency, crawl.delay, crawl.jitter = tonumber(ARGV[12]), tonumber(ARGV[13]), tonumber(ARGV[14])
 crawl.lifo, crawl.max_attempts, crawl.suspect_after =
@@ -75,4 +78,4 @@ for _, id in ipairs(call('ZRANGE', key('workers'), 0, -1)) do
 end
 local resumed = not new_run and crawl.accepted > 0
 return {'ok', crawl.id, crawl.run, resumed and 1 or 0, counts(), seeding(worker),
-  call('HGETALL', key('state')), others}
+  call('HGETALL', key('state')), others, crawl.mode}

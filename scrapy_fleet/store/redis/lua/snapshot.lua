@@ -2,7 +2,8 @@
 -- All that an observer reads; nothing is changed.
 --
 -- ARGV[3]: how many slots. Answers: 'ok', now, run, finished, seeded, counts, seen, items, slots there are,
--- stats (name, value, ...), workers (lists of facts), slots (lists of facts). Without a crawl, 'ok' alone.
+-- stats (name, value, ...), workers (lists of facts), slots (lists of facts), mode, workers that
+-- ever came. Without a crawl, 'ok' alone.
 
 if crawl.id == '' then return {'ok'} end
 local workers, views = {}, {}
@@ -21,4 +22,5 @@ for _, name in ipairs(names) do
     string.format('%.17g', s.delay), string.format('%.17g', s.latency), string.format('%.17g', s.next_at)}
 end
 return {'ok', string.format('%.17g', now), crawl.run, crawl.finished, crawl.seeded, counts(), crawl.seen,
-  call('LLEN', key('items')), crawl.slots, call('HGETALL', key('stats')), workers, views}
+  call('LLEN', key('items')), crawl.slots, call('HGETALL', key('stats')), workers, views,
+  crawl.mode, crawl.workers}

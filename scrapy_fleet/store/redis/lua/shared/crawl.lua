@@ -4,6 +4,7 @@
 --   was emptied), `format`, `seeder` (the worker that runs the seeds, or ''), and `facts`, packed numbers in
 --   the order of FACTS: `run`; the newest plan's `lifo`, `max_attempts`, `suspect_after`, its common rule
 --   `concurrency`, `delay`, `jitter`, and how many slots have their own, `rules`; `seeded` and `finished`;
+--   `mode` (what the fleet is told: RUN, PAUSE or STOP), `clearing` (1: a clear is to be gone on with);
 --   counters `accepted` = `waiting` + `leased` + `done` + `dead`, `suspects` (of those waiting), `seen`,
 --   `slots`; numbers last given: `ids` (entries), `served` (turns), `workers`; `buckets` and `epoch` (see
 --   seen.lua); `clock` (the latest time) and `offset` (added to the server's clock, which may be set
@@ -34,7 +35,9 @@ end
 
 local FACTS = {'run', 'lifo', 'max_attempts', 'suspect_after', 'concurrency', 'delay', 'jitter', 'rules',
   'seeded', 'finished', 'accepted', 'waiting', 'leased', 'done', 'dead', 'suspects', 'seen', 'slots',
-  'ids', 'served', 'workers', 'buckets', 'epoch', 'clock', 'offset'}
+  'ids', 'served', 'workers', 'buckets', 'epoch', 'clock', 'offset', 'mode',
+  'clearing'}
+local RUN, PAUSE, STOP = 0, 1, 2
 local PACKED_FACTS = '<' .. string.rep('d', #FACTS)
 
 local crawl = {}

@@ -27,6 +27,12 @@ local function alive(worker)
   return {seq = tonumber(facts[2]), alone = facts[3]}
 end
 
+-- Whether any worker, but for one, has been heard of within its time-to-live.
+local function any_alive(but)
+  local found = call('ZRANGEBYSCORE', key('workers'), '(' .. string.format('%.17g', now), '+inf', 'LIMIT', 0, 2)
+  return found[1] ~= nil and (found[1] ~= but or found[2] ~= nil)
+end
+
 -- The lease is over: its slot, about to be changed.
 local function end_lease(lease)
   local slot = slot_of(lease.slot)
@@ -47,6 +53,15 @@ local function forget(worker, fate)
   call('ZREM', key('workers'), worker)
   if crawl.seeder == worker then crawl.seeder = '' end
   return #flat / 2
+end
+
+-- The server has lost batches that it had answered: it was restarted from an older copy, or a replica that
+-- lagged took its place. What the worker believes to hold is not what it holds: all of that waits again.
+local function disown(worker)
+  forget(worker, wait)
+  save_slots()
+  save_crawl()
+  return {'behind'}
 end
 
 -- The worker died: how many entries came back.

@@ -1,0 +1,180 @@
+"""A server further away: a TCP proxy, in a process of its own, that holds back what goes through it.
+
+``with far(6379, 0.005) as proxy:`` makes a port ``proxy.port`` on which the server answers 5 ms later.
+Its counts are what a client costs the network: a *round trip* is a client that speaks after the server
+spoke, however many commands it sends at once and however many packets that takes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import selectors
+import socket
+import statistics
+import subprocess
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+from benchmarks.measure import ROOT
+
+
+class Traffic(NamedTuple):
+    """What went through so far."""
+
+    trips: int = 0
+    to_server: int = 0
+    to_client: int = 0
+
+    def since(self, before: Traffic) -> Traffic:
+        return Traffic(*(now - then for now, then in zip(self, before, strict=True)))
+
+
+class Proxy:
+    """The parent's view of a proxy."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self._process = process
+        self.port = int(self._ask(""))
+
+    def traffic(self) -> Traffic:
+        return Traffic(*json.loads(self._ask("count\n")))
+
+    def _ask(self, line: str) -> str:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(line)
+        self._process.stdin.flush()
+        answer = self._process.stdout.readline()
+        if not answer:
+            raise RuntimeError("the proxy ended")
+        return answer
+
+
+@contextmanager
+def far(port: int, round_trip: float) -> Iterator[Proxy]:
+    """A way to the server on this port that takes so long there and back, as measured with PING."""
+    with _started(port, round_trip) as probed:
+        surplus = ping(probed.port) - round_trip  # the proxy's own work, and late timers
+    with _started(port, max(0.0, round_trip - surplus)) as proxy:
+        yield proxy
+
+
+def ping(port: int, times: int = 50) -> float:
+    """The usual round trip to a server, in seconds."""
+    found = []
+    with socket.create_connection(("127.0.0.1", port)) as connection:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for _ in range(times):
+            began = time.perf_counter()
+            connection.sendall(b"PING\r\n")
+            connection.recv(100)
+            found.append(time.perf_counter() - began)
+    return statistics.median(found)
+
+
+@contextmanager
+def _started(port: int, delay: float) -> Iterator[Proxy]:
+    command = [sys.executable, "-m", "benchmarks.proxy", str(port), str(delay)]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(
+        command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            yield Proxy(process)
+        finally:
+            process.kill()
+
+
+# In the process of the proxy
+
+
+class Counter:
+    def __init__(self) -> None:
+        self.trips = self.to_server = self.to_client = 0
+
+
+class Pipe(asyncio.Protocol):
+    """One end of a connection; what it reads comes out of the other end after a while."""
+
+    def __init__(self, counter: Counter, delay: float, client: bool) -> None:
+        self._counter = counter
+        self._delay = delay
+        self._client = client
+        self._loop = asyncio.get_running_loop()
+        self._held: deque[bytes] = deque()
+        self._transport: asyncio.Transport | None = None
+        self.other: Pipe
+        self.spoke_last = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        if self._client:
+            transport.pause_reading()  # until there is somewhere to pass it on to
+        else:
+            assert self.other._transport is not None
+            self.other._transport.resume_reading()
+
+    def data_received(self, data: bytes) -> None:
+        if self._client:
+            self._counter.to_server += len(data)
+            self._counter.trips += not self.spoke_last
+        else:
+            self._counter.to_client += len(data)
+        self.spoke_last, self.other.spoke_last = True, False
+        self._held.append(data)
+        self._loop.call_later(self._delay, self._pass_on)
+
+    def _pass_on(self) -> None:
+        # The oldest, whichever timer comes first: nothing overtakes.
+        if self.other._transport is not None:
+            self.other._transport.write(self._held.popleft())
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._loop.call_later(self._delay, self.other.end)
+
+    def end(self) -> None:
+        if self._transport is not None:
+            self._transport.close()
+
+
+async def serve(port: int, delay: float, counter: Counter) -> None:
+    loop = asyncio.get_running_loop()
+    connecting: set[asyncio.Task[Any]] = set()
+
+    def accepted() -> Pipe:
+        near, far = (Pipe(counter, delay / 2, client=client) for client in (True, False))
+        near.other, far.other = far, near
+        task = loop.create_task(loop.create_connection(lambda: far, "127.0.0.1", port))
+        connecting.add(task)
+        task.add_done_callback(connecting.discard)
+        return near
+
+    server = await loop.create_server(accepted, "127.0.0.1", 0)
+    print(server.sockets[0].getsockname()[1], flush=True)
+    await server.serve_forever()
+
+
+def answer_parent(counter: Counter) -> None:
+    for _ in sys.stdin:
+        print(json.dumps([counter.trips, counter.to_server, counter.to_client]), flush=True)
+    os._exit(0)  # the parent is gone
+
+
+def main() -> None:
+    counter = Counter()
+    threading.Thread(target=answer_parent, args=(counter,), daemon=True).start()
+    # epoll rounds waiting times up to whole milliseconds, select does not.
+    loop = asyncio.SelectorEventLoop(selectors.SelectSelector())
+    loop.run_until_complete(serve(int(sys.argv[1]), float(sys.argv[2]), counter))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,44 @@
+"""The server comes back with an older copy of the crawl, as after a crash without an append-only file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from scrapy_fleet.ops.site import running
+from tests.crash.fleet import Fleet, adds_up
+from tests.crash.outages import fleet_of_three
+from tests.crash.rounds import a_shape
+from tests.crash.spiders import SiteSpider
+from tests.servers import RedisServer
+
+pytestmark = pytest.mark.crash
+
+
+def test_what_is_lost_is_done_again_and_no_page_is_missed(
+    forgetful_server: RedisServer, tmp_path: Path
+) -> None:
+    server = forgetful_server
+    with (
+        running(a_shape("tree", seed=8, pages=200)) as site,
+        Fleet(tmp_path, SiteSpider, url=server.url, start_url=site.start_url) as fleet,
+    ):
+        with fleet_of_three(fleet) as workers:
+            site.wait(pages=40)
+            fleet.wait(lambda look: look.status == "running", "the seeds are in")
+            server.client().save()
+            saved = fleet.snapshot().counts
+            fleet.wait(lambda look: look.counts.done > saved.done + 40, "much more is done")
+            server.kill()
+            server.start()
+            for worker in workers:
+                worker.logged("The store has lost the newest part of this crawl")
+        reasons = [worker.ended()["finish_reason"] for worker in workers]
+        # It may have been more than a worker can know of: the next start says that it is finished.
+        assert reasons == ["fleet_store_emptied"] * 3
+        assert not site.lost()
+        assert adds_up(fleet.snapshot().counts)
+        fleet.start()
+        fleet.finish()
+        assert not site.lost()
