@@ -72,6 +72,7 @@ class Frontier:
         self._poll = POLL_FIRST
         self._asked_at = 0.0
         self._woken = False
+        self._patient = False
 
     # Opening and closing
 
@@ -198,7 +199,7 @@ class Frontier:
         if self._closed:
             return True
         if self._pending():
-            idle = self._hungry and not (self.outbox.only_samples and self._may_wait())
+            idle = self._starves() and not (self.outbox.only_samples and self._may_wait())
             if idle or self.held_back or self.outbox.size >= self.limits.commit_size:
                 return True
             if self.outbox.age >= self.limits.commit_interval or not self.outbox:
@@ -208,6 +209,18 @@ class Frontier:
         if self._hungry:
             return time.monotonic() - self._asked_at >= self._poll
         return self._is_low()
+
+    def _starves(self) -> bool:
+        """Nothing to run, and not only few download slots free: those can wait for others to come."""
+        few = self.limits.capacity - len(self._downloading) < self.limits.capacity // 8
+        if self._hungry and few and not self._patient:
+            self._patient = True
+            self._loop.later(POLL_FIRST, self._lose_patience)
+        return self._hungry and not few
+
+    def _lose_patience(self) -> None:
+        self._patient = False
+        self._wake()
 
     def _may_wait(self) -> bool:
         """Whether the end of a download can wait for what comes of it: nothing else is there to be had,

@@ -29,7 +29,14 @@ def test_what_is_lost_is_done_again_and_no_page_is_missed(
             fleet.wait(lambda look: look.status == "running", "the seeds are in")
             server.client().save()
             saved = fleet.snapshot().counts
-            fleet.wait(lambda look: look.counts.done > saved.done + 40, "much more is done")
+            held = [fleet.held_by(worker) for worker in workers]
+            fleet.wait(
+                lambda look: (
+                    look.counts.done > saved.done + 40
+                    and all(fleet.held_by(worker) != then for worker, then in zip(workers, held, strict=True))
+                ),
+                "much more is done, by every worker",
+            )
             server.kill()
             server.start()
             for worker in workers:
