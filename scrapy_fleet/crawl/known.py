@@ -47,10 +47,8 @@ class KnownUrls:
         self._recent, self._older = set(), set()
 
     def __contains__(self, request: Request) -> bool:
-        if request.dont_filter:
-            return False
         url = request.url
-        return (url in self._recent or url in self._older) and _is_plain(request)
+        return (url in self._recent or url in self._older) and not request.dont_filter and _is_plain(request)
 
     @property
     def usable(self) -> bool:
@@ -67,23 +65,6 @@ def _is_plain(request: Request) -> bool:
     return request.method == "GET" and not request.body and not request.meta.get("verbatim_url")
 
 
-class Sieve:
-    """Goes over what one callback gives: which links to drop, and how many items there are."""
-
-    def __init__(self, known: KnownUrls | None) -> None:
-        self._known = known
-        self.dropped = 0
-        self.items = 0
-
-    def passes(self, each: Any) -> bool:
-        if not isinstance(each, Request):
-            self.items += 1
-        elif self._known is not None and each in self._known:
-            self.dropped += 1
-            return False
-        return True
-
-
 class KnownUrlsMiddleware:
     """Spider middleware, next to the spider: drops known links, and counts items."""
 
@@ -98,34 +79,42 @@ class KnownUrlsMiddleware:
     def process_spider_output(
         self, response: Response, result: Iterable[Any], spider: Spider | None = None
     ) -> Iterator[Any]:
-        sieve = self._sieve()
+        known, dropped, items = self._usable(), 0, 0
         try:
             for each in result:
-                if sieve.passes(each):
-                    yield each
+                if not isinstance(each, Request):
+                    items += 1
+                elif each in known:
+                    dropped += 1
+                    continue
+                yield each
         finally:
-            self._count(sieve)
+            self._count(dropped, items)
 
+    # Twice the same, since nearly all links of a crawl come through here: a call for each would be dear.
     async def process_spider_output_async(
         self, response: Response, result: AsyncIterator[Any], spider: Spider | None = None
     ) -> AsyncIterator[Any]:
-        sieve = self._sieve()
+        known, dropped, items = self._usable(), 0, 0
         try:
             async for each in result:
-                if sieve.passes(each):
-                    yield each
+                if not isinstance(each, Request):
+                    items += 1
+                elif each in known:
+                    dropped += 1
+                    continue
+                yield each
         finally:
-            self._count(sieve)
+            self._count(dropped, items)
 
-    def _sieve(self) -> Sieve:
+    def _usable(self) -> KnownUrls | tuple[()]:
         scheduler = scheduler_of(self.crawler)
-        known = scheduler.known_urls if scheduler is not None else None
-        return Sieve(known if known is not None and known.usable else None)
+        return scheduler.known_urls if scheduler is not None and scheduler.known_urls.usable else ()
 
-    def _count(self, sieve: Sieve) -> None:
-        if sieve.dropped:
+    def _count(self, dropped: int, items: int) -> None:
+        if dropped:
             assert self.crawler.stats is not None
-            self.crawler.stats.inc_value("dupefilter/filtered", sieve.dropped)
-        if sieve.items > self._most_items and (scheduler := scheduler_of(self.crawler)) is not None:
-            self._most_items = sieve.items
-            scheduler.seam.expect_items(sieve.items)
+            self.crawler.stats.inc_value("dupefilter/filtered", dropped)
+        if items > self._most_items and (scheduler := scheduler_of(self.crawler)) is not None:
+            self._most_items = items
+            scheduler.seam.expect_items(items)

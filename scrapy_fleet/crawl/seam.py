@@ -125,7 +125,7 @@ class Seam:
         scraper = self._engine.scraper
         if self._most_items is None:
             self._most_items = scraper.concurrent_items
-        scraper.concurrent_items = min(self._most_items, max(8, 2 * per_response))
+        scraper.concurrent_items = min(self._most_items, max(4, 2 * per_response))
 
     @property
     def running(self) -> bool:
@@ -161,10 +161,9 @@ def _slot(engine: ExecutionEngine) -> Any:
 
 def scheduler_of(crawler: Crawler) -> Scheduler | None:
     """The crawler's scheduler, if it is ours and the spider is open."""
-    from scrapy_fleet.crawl.scheduler import Scheduler
-
     scheduler = getattr(_slot(crawler.engine), "scheduler", None)
-    return scheduler if isinstance(scheduler, Scheduler) else None
+    # Told by what it has: its module imports this one.
+    return scheduler if hasattr(scheduler, "known_urls") else None
 
 
 def plain_request(
