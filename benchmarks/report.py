@@ -6,12 +6,12 @@ import json
 from pathlib import Path
 from typing import Any
 
-from benchmarks import crawl, fleet_report, queue
+from benchmarks import crawl, fleet_report, manners, queue
 from benchmarks.measure import ROOT, busy
 
 RESULTS = ROOT / "benchmarks" / "results"
 PAGE = ROOT / "docs" / "benchmarks.md"
-PARTS: dict[str, Any] = {"queue": queue, "crawl": crawl, "fleet": fleet_report}
+PARTS: dict[str, Any] = {"queue": queue, "crawl": crawl, "fleet": fleet_report, "manners": manners}
 
 
 def machine_line(results: dict[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""All measurements: ``python -m benchmarks.run`` (or ``make bench``), about twenty minutes on two cores.
+"""All measurements: ``python -m benchmarks.run`` (or ``make bench``), about half an hour on two cores.
 
 Prints the tables, writes ``benchmarks/results/<date>.json`` and renews the tables of ``docs/benchmarks.md``.
 The machine should do nothing else meanwhile. ``--quick`` only sees that everything works and keeps nothing.
@@ -11,7 +11,7 @@ import datetime
 import time
 from typing import Any
 
-from benchmarks import crawl, fleet, queue, report
+from benchmarks import crawl, fleet, manners, queue, report
 from benchmarks.measure import busy, machine
 
 
@@ -26,6 +26,8 @@ def measure(quick: bool, pages: int, rounds: int, parts: list[str]) -> dict[str,
         results["crawl"] = crawl.measure(pages, rounds, list(crawl.VARIANTS), list(crawl.SITES))
     if "fleet" in parts:
         results["fleet"] = fleet.measure(**(fleet.QUICK if quick else fleet.FULL))
+    if "manners" in parts:
+        results["manners"] = manners.measure(**(manners.QUICK if quick else manners.FULL))
     return results
 
 

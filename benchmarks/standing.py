@@ -1,7 +1,7 @@
 """What a fleet costs its server while nothing is crawled: memory, idle workers, and a worker's death.
 
 ``python -m benchmarks.standing URL WORKERS SECONDS`` is one of the processes with idle workers: each worker
-beats and polls as the frontier does when it has nothing to run.
+beats and polls as the frontier does when it has had nothing to run for some time.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from benchmarks.measure import ROOT
 from benchmarks.peer import fewer, requests
 from benchmarks.worker import LinksSpider
 from scrapy_fleet.crawl.codec import Codec
-from scrapy_fleet.frontier import POLL_LAST
 from scrapy_fleet.model import Batch, Entry, Lease, Plan, Rule
 from scrapy_fleet.process import this_worker
 from scrapy_fleet.settings import open_store
+from scrapy_fleet.timing import POLL_IDLE, POLL_LAST
 
 CRAWL = "standing"
 BEAT_EVERY = 1.0
@@ -48,8 +48,9 @@ class Idler:
     def commit(self, **parts: Any) -> tuple[Lease, ...]:
         return self.store.commit(Batch(worker=self.worker.id, seq=next(self._seq), **parts)).leases
 
-    def beat(self) -> None:
-        self.store.beat(self.worker.id)
+    def beat(self) -> int:
+        """How many requests came back from workers that died."""
+        return self.store.beat(self.worker.id).reaped
 
     def poll(self) -> tuple[Lease, ...]:
         return self.commit(want=WANT)
@@ -58,22 +59,28 @@ class Idler:
 def memory(host: Host, most: int) -> dict[str, float]:
     """Bytes on the server for a waiting request and for a seen URL."""
     host.empty()
+    host.without_histograms()
     spider = LinksSpider(url="https://www.example.com/")
     codec = Codec(spider)
     keys = Random(0)
     worker = Idler(url_of(host))
     found = {}
+
+    def used() -> int:
+        worker.store.close()  # what the server holds for the connection is none of it
+        return host.memory()
+
     for name, number, referer in (("waiting", most, False), ("waiting_referer", fewer(most), True)):
-        before = host.memory()
+        before = used()
         waiting = requests(spider, number, referer)
         while some := list(islice(waiting, FILL)):
             worker.commit(adds=tuple(Entry(slot=SLOT, payload=codec.encode(each)) for each in some))
-        found[name] = (host.memory() - before) / number
-    before = host.memory()
+        found[name] = (used() - before) / number
+    before = used()
     for first in range(0, most, FILL):
         size = min(FILL, most - first)
         worker.commit(marks=tuple(keys.getrandbits(64) - (1 << 63) for _ in range(size)))
-    found["seen"] = (host.memory() - before) / most
+    found["seen"] = (used() - before) / most
     worker.store.close()
     host.empty()
     return found
@@ -125,14 +132,12 @@ def takeover(host: Host, timeout: float) -> dict[str, float]:
     victim.beat()
     died = time.monotonic()
     beat_every = min(BEAT_EVERY, timeout / 3)
-    beaten, got = 0.0, 0
+    while not other.beat():
+        time.sleep(beat_every)
+    got = len(other.poll())
     while got < held:
-        if time.monotonic() - beaten >= beat_every:
-            other.beat()
-            beaten = time.monotonic()
+        time.sleep(POLL_LAST)
         got += len(other.poll())
-        if got < held:
-            time.sleep(POLL_LAST)
     took = time.monotonic() - died
     victim.store.close()
     other.store.close()
@@ -146,7 +151,7 @@ def main() -> None:
     print("ready", flush=True)
     began = time.monotonic()
     chance = Random(os.getpid())
-    rhythms = (BEAT_EVERY, POLL_LAST)
+    rhythms = (BEAT_EVERY, POLL_IDLE)
     due = [(began + chance.random() * every, n, every) for n in range(workers) for every in rhythms]
     heapq.heapify(due)
     calls = 0

@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING
 
 from scrapy.settings import BaseSettings
 
+from scrapy_fleet import politeness
 from scrapy_fleet import settings as fleet_settings
 from scrapy_fleet.errors import FleetError
+from scrapy_fleet.model import Plan, Rule
+from scrapy_fleet.politeness import Manners
 from scrapy_fleet.settings import Options
 
 if TYPE_CHECKING:
@@ -38,6 +41,9 @@ class Addon:
         middlewares.set("scrapy_fleet.crawl.parents.ParentsMiddleware", -1001, "addon")
         middlewares.set("scrapy_fleet.crawl.seeds.SeedsMiddleware", -1000, "addon")
         middlewares.set("scrapy_fleet.crawl.known.KnownUrlsMiddleware", 100_000, "addon")
+        _share_robots(settings)
+        downloader = settings["DOWNLOADER_MIDDLEWARES"]
+        downloader.set("scrapy_fleet.crawl.throttle.ThrottleMiddleware", 100_000, "addon")
         # spider.state is kept with the commits, not pickled when the spider closes.
         settings["EXTENSIONS"].set("scrapy.extensions.spiderstate.SpiderState", None, "addon")
         try:
@@ -46,8 +52,22 @@ class Addon:
             fleet_settings.remember(self.crawler, error)
             return
         fleet_settings.remember(self.crawler, options)
-        if not settings.getbool("AUTOTHROTTLE_ENABLED"):
-            _pace_in_store(settings, options)
+        _pace_in_store(settings, options)
+
+
+def _share_robots(settings: BaseSettings) -> None:
+    """robots.txt is fetched once for all workers, by a middleware that stands where Scrapy's own would.
+    Where that is switched off, or another one has its place, nothing changes."""
+    theirs = "scrapy.downloadermiddlewares.robotstxt.RobotsTxtMiddleware"
+    middlewares, base = settings["DOWNLOADER_MIDDLEWARES"], settings["DOWNLOADER_MIDDLEWARES_BASE"]
+    paths = {
+        key if isinstance(key, str) else f"{key.__module__}.{key.__qualname__}": key for key in middlewares
+    }
+    key = paths.get(theirs, theirs)
+    order = middlewares[key] if key in middlewares else base.get(theirs)
+    if order is not None:
+        middlewares.set(key, None, "cmdline")
+        middlewares.set("scrapy_fleet.crawl.robots.FleetRobotsTxtMiddleware", order, "addon")
 
 
 def _scrapy_command() -> str | None:
@@ -62,20 +82,21 @@ def _scrapy_command() -> str | None:
 def _pace_in_store(settings: BaseSettings, options: Options) -> None:
     """The store paces, for all workers. What does not come from it (robots.txt, media, inline
     downloads) still waits in the downloader, whose delay is kept a little under the store's
-    shortest, so that leased requests never wait twice."""
+    shortest, so that leased requests never wait twice. This is where it begins; the middleware
+    keeps it in step."""
     plan = options.plan
-    settings.set("DOWNLOAD_DELAY", _local(plan.rule.delay, plan.rule.jitter), "cmdline")
+    settings.set("AUTOTHROTTLE_ENABLED", False, "cmdline")
+    settings.set("DOWNLOAD_DELAY", _local(plan, plan.rule), "cmdline")
     if "DOWNLOAD_DELAY_JITTER" in settings:
         settings.set("DOWNLOAD_DELAY_JITTER", 0, "cmdline")
     else:
         settings.set("RANDOMIZE_DOWNLOAD_DELAY", False, "cmdline")
     slots = {}
     for name, own in settings.getdict("DOWNLOAD_SLOTS").items():
-        rule = plan.slots[name]
         slots[name] = {k: v for k, v in own.items() if k not in ("jitter", "randomize_delay")}
-        slots[name]["delay"] = _local(rule.delay, rule.jitter)
+        slots[name]["delay"] = _local(plan, plan.slots[name])
     settings.set("DOWNLOAD_SLOTS", slots, "cmdline")
 
 
-def _local(delay: float, jitter: float) -> float:
-    return 0.9 * delay * (1 - jitter)
+def _local(plan: Plan, rule: Rule) -> float:
+    return 0.9 * politeness.pace_of(Manners(), plan, rule, None)

@@ -1,39 +1,64 @@
-"""The leases that a worker holds ahead of what it runs: some may run now, others must wait for their time."""
+"""The leases that a worker holds ahead of what it runs: some may run now, others must wait.
+
+**Late leases.** A paced lease has its time, and the next one of its slot, maybe at another worker, has the
+time after it. One that could not run at its time is handed back, since it would come too close to the next.
+How late is too late grows while nothing is in time, so that a worker that is too slow goes on all the same.
+"""
 
 from __future__ import annotations
 
 import heapq
+import math
 import time
+from collections.abc import Callable
 
 from scrapy_fleet.model import Lease
 
 SOON = 0.001
 """A lease that may run within this time may run now."""
+SLACK = 0.07
+"""How late a lease may run, as a part of its slot's distance; the way to the site takes its time, too."""
+PATIENT = 3
+"""How often in a row it is insisted on that."""
 
 
 class Ahead:
     def __init__(self) -> None:
         self._ready: list[tuple[int, int, Lease]] = []
         self._timed: list[tuple[float, int, Lease]] = []
+        self._spares: dict[str, list[Lease]] = {}
+        self.spares = 0
+        """How many wait for the room of another."""
+        self._latest: dict[int, float] = {}
+        """When a paced lease should have begun at the latest, without any slack."""
         self._arrived = 0
+        self._misses = 0
+        self._missed_at = -math.inf
 
     def __len__(self) -> int:
-        return len(self._ready) + len(self._timed)
+        return len(self._ready) + len(self._timed) + self.spares
 
     @property
     def ready(self) -> int:
         """How many were ready to run when last asked for."""
         return len(self._ready)
 
-    def put(self, lease: Lease) -> bool:
-        """Whether it may run now."""
+    def put(self, lease: Lease, sent: float, answered: float) -> float | None:
+        """Keep a lease that was sent for and came at these times; in how many seconds it may run, if that
+        is not now and not left to others of its slot."""
         self._arrived += 1
-        now = lease.delay <= SOON
-        if now:
+        if lease.pace:
+            self._latest[lease.token] = sent + lease.delay
+        if lease.spare:
+            self._spares.setdefault(lease.slot, []).append(lease)
+            self.spares += 1
+            return None
+        wait = answered + lease.delay - time.monotonic()
+        if lease.delay <= SOON or wait <= 0:
             heapq.heappush(self._ready, (lease.rank, self._arrived, lease))
-        else:
-            heapq.heappush(self._timed, (time.monotonic() + lease.delay, self._arrived, lease))
-        return now
+            return None
+        heapq.heappush(self._timed, (answered + lease.delay, self._arrived, lease))
+        return wait
 
     def take(self) -> Lease | None:
         """The best one of those that may run now."""
@@ -43,16 +68,74 @@ class Ahead:
             heapq.heappush(self._ready, (lease.rank, arrived, lease))
         return heapq.heappop(self._ready)[2] if self._ready else None
 
+    def promote(self, slot: str) -> Lease | None:
+        """A download of the slot has ended: the spare that may run in its room."""
+        spares = self._spares.get(slot)
+        if not spares:
+            return None
+        lease = spares.pop(0)
+        self.spares -= 1
+        self._arrived += 1
+        heapq.heappush(self._ready, (lease.rank, self._arrived, lease))
+        return lease
+
+    # Being late
+
+    def is_late(self, lease: Lease) -> bool:
+        """Whether it is too late to run it now. Asked once, when it is about to run."""
+        due = self._latest.get(lease.token)
+        if due is None:
+            return False
+        slack = SLACK * 2.0 ** min(max(0, self._misses - PATIENT), 20)
+        if time.monotonic() <= due + slack * lease.pace:
+            self._misses = 0
+            return False
+        if due > self._missed_at:  # those that were late together count once
+            self._missed_at = time.monotonic()
+            self._misses += 1
+        return True
+
+    def forget(self, token: int) -> None:
+        """The lease has ended."""
+        self._latest.pop(token, None)
+
+    # Giving back
+
     def behind(self, rank: int) -> list[Lease]:
-        """Remove those that are ready and rank behind."""
-        behind = [lease for own, _, lease in self._ready if own > rank]
-        if behind:
-            self._ready = [each for each in self._ready if each[0] <= rank]
-            heapq.heapify(self._ready)
-        return behind
+        """Remove those that are not waiting for their time and rank behind."""
+        return self._remove(lambda lease: lease.rank > rank, timed=False)
+
+    def of_slot(self, slot: str) -> list[Lease]:
+        """Remove those of a slot."""
+        return self._remove(lambda lease: lease.slot == slot)
+
+    def stranded(self, running: set[str]) -> list[Lease]:
+        """Remove spares of slots in which nothing runs, or is about to, whose room they could take."""
+        running |= {lease.slot for _, _, lease in [*self._ready, *self._timed]}
+        return self._remove(lambda lease: lease.spare and lease.slot not in running, timed=False)
 
     def all(self) -> list[Lease]:
         """Remove all."""
-        everything = [lease for _, _, lease in self._ready + self._timed]
-        self._ready, self._timed = [], []
-        return everything
+        return self._remove(lambda lease: True)
+
+    def clear(self) -> None:
+        """All leases have gone to others."""
+        self.all()
+        self._latest.clear()
+
+    def _remove(self, unwanted: Callable[[Lease], bool], *, timed: bool = True) -> list[Lease]:
+        gone = [lease for _, _, lease in self._ready if unwanted(lease)]
+        if gone:
+            self._ready = [each for each in self._ready if not unwanted(each[2])]
+            heapq.heapify(self._ready)
+        if timed:
+            gone += [lease for _, _, lease in self._timed if unwanted(lease)]
+            self._timed = [each for each in self._timed if not unwanted(each[2])]
+            heapq.heapify(self._timed)
+        if self.spares:
+            for slot, spares in self._spares.items():
+                gone += filter(unwanted, spares)
+                self._spares[slot] = [lease for lease in spares if not unwanted(lease)]
+            self._spares = {slot: spares for slot, spares in self._spares.items() if spares}
+            self.spares = sum(map(len, self._spares.values()))
+        return gone

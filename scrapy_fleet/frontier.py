@@ -10,25 +10,25 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable
+from typing import TypeVar
 
 from msgspec.structs import replace
 
 from scrapy_fleet import model
-from scrapy_fleet.ahead import SOON, Ahead
+from scrapy_fleet.ahead import Ahead
 from scrapy_fleet.errors import FleetError
 from scrapy_fleet.link import Link
-from scrapy_fleet.model import Batch, Counts, Entry, Lease, Mode, Outcome, Sample, Seeding, Worker
+from scrapy_fleet.model import Batch, Counts, Entry, Lease, Mode, Notice, Outcome, Sample, Seeding, Worker
 from scrapy_fleet.outbox import Outbox
+from scrapy_fleet.politeness import REFUSALS
 from scrapy_fleet.ports import Limits, Listener, Loop
 from scrapy_fleet.process import new_name
 from scrapy_fleet.store.base import Store
+from scrapy_fleet.timing import Timing
 
 logger = logging.getLogger(__name__)
 
-POLL_FIRST, POLL_LAST = 0.01, 0.25
-"""How soon an idle worker asks again, at first and at last."""
-GRACE = 0.005
-"""How long the end of a download waits for what comes of it, where the order is strict."""
+T = TypeVar("T")
 
 
 class Frontier:
@@ -67,12 +67,8 @@ class Frontier:
         """The store lost the crawl while it was under way: whatever comes, it is not finished."""
         self._draining = False
         self._busy = False
-        self._hungry = False
-        self._plenty = True
-        self._poll = POLL_FIRST
-        self._asked_at = 0.0
         self._woken = False
-        self._patient = False
+        self._timing = Timing(limits, self.outbox, self._ahead, lambda delay: loop.later(delay, self._wake))
 
     # Opening and closing
 
@@ -96,7 +92,7 @@ class Frontier:
         """Take nothing more, hand back what was not started; go on committing."""
         if not self._draining:
             self._draining = True
-            self._hand_back()
+            self._give_back(self._ahead.all())
             self._wake()
 
     # What the owner gives
@@ -107,16 +103,37 @@ class Frontier:
         self._hurry()
 
     def sample(self, sample: Sample) -> None:
-        if sample.token in self._downloading:
-            self._downloading.discard(sample.token)
-            self.outbox.sample(sample)
-            self._hurry()
+        """A download has ended; nothing happens if it is not under way (any more)."""
+        if sample.token not in self._downloading:
+            return
+        self._downloading.discard(sample.token)
+        slot = self._held[sample.token].slot
+        if sample.status in REFUSALS:
+            # The others learn from the store that this slot is to be left alone.
+            self._give_back(self._ahead.of_slot(slot))
+        elif self._ahead.spares and (spare := self._ahead.promote(slot)) is not None:
+            sample = replace(sample, then=spare.token)
+            self.listener.ready()
+        self.outbox.sample(sample)
+        self._hurry()
+
+    def notice(self, notice: Notice) -> None:
+        """Something was learnt about a slot."""
+        self.outbox.notice(notice)
+        self._hurry()
+
+    def ask(self, call: Callable[[Store], T], answer: Callable[[T | None], None]) -> None:
+        """Have the store asked something else, without waiting; None if it could not be."""
+        self._link.ask(call, answer)
 
     def settle(self, outcome: Outcome) -> None:
         """What came of a lease; nothing happens if it is not held (any more)."""
+        if self._ahead.spares:
+            self.sample(Sample(outcome.token))  # it ended without a download: another may take its room
         self._downloading.discard(outcome.token)
         if outcome.token in self._held:
             del self._held[outcome.token]
+            self._ahead.forget(outcome.token)
             self.outbox.settle(outcome)
             self._hurry()
 
@@ -128,6 +145,14 @@ class Frontier:
     def holds(self, token: int) -> bool:
         return token in self._held
 
+    def lease(self, token: int) -> Lease | None:
+        return self._held.get(token)
+
+    def is_late(self, token: int) -> bool:
+        """Whether a lease that is about to be sent has missed its time."""
+        lease = self._held.get(token)
+        return lease is not None and self._ahead.is_late(lease)
+
     # What the owner takes
 
     def next(self) -> Lease | None:
@@ -135,14 +160,15 @@ class Frontier:
         if self._draining or self.held_back or self.congested:
             return None
         lease = self._ahead.take()
+        while lease is not None and self._ahead.is_late(lease):
+            self._give_back([lease])
+            lease = self._ahead.take()
         if lease is None:
-            if not self._hungry:
-                self._hungry = True
-                self._poll = POLL_FIRST
+            if self._timing.starve():
                 self._wake()
             return None
         self._downloading.add(lease.token)
-        if self._is_low():
+        if self._timing.is_low(self._want()):
             self._wake()
         return lease
 
@@ -166,7 +192,8 @@ class Frontier:
     @property
     def quiet(self) -> bool:
         """As :attr:`ended`, were it not for the seeds."""
-        return self._open and self.counts.open == 0 and not (self._busy or self._pending())
+        left = self.counts.open or self.counts.feeding
+        return self._open and not (left or self._busy or self._pending())
 
     # Deciding when to commit
 
@@ -181,7 +208,7 @@ class Frontier:
         return bool(self.outbox) or (self._seeded and self.seeding is Seeding.MINE and not self.emptied_once)
 
     def _hurry(self) -> None:
-        if self._hungry or self.outbox.size >= self.limits.commit_size:
+        if self._timing.hungry or self.outbox.size >= self.limits.commit_size:
             self._wake()
 
     def _wake(self) -> None:
@@ -196,53 +223,18 @@ class Frontier:
             self._send()
 
     def _is_time(self) -> bool:
-        if self._closed:
+        pending = self._pending()
+        if self._closed or (pending and self.held_back):
             return True
-        if self._pending():
-            idle = self._starves() and not (self.outbox.only_samples and self._may_wait())
-            if idle or self.held_back or self.outbox.size >= self.limits.commit_size:
-                return True
-            if self.outbox.age >= self.limits.commit_interval or not self.outbox:
-                return True
-        if self._draining or self.held_back:
-            return False
-        if self._hungry:
-            return time.monotonic() - self._asked_at >= self._poll
-        return self._is_low()
-
-    def _starves(self) -> bool:
-        """Nothing to run, and not only few download slots free: those can wait for others to come."""
-        few = self.limits.capacity - len(self._downloading) < self.limits.capacity // 8
-        if self._hungry and few and not self._patient:
-            self._patient = True
-            self._loop.later(POLL_FIRST, self._lose_patience)
-        return self._hungry and not few
-
-    def _lose_patience(self) -> None:
-        self._patient = False
-        self._wake()
-
-    def _may_wait(self) -> bool:
-        """Whether the end of a download can wait for what comes of it: nothing else is there to be had,
-        or the order is strict, and a redirect or a link that is next must be there before it is asked."""
-        strict = self.limits.lookahead == 0 and self.outbox.age < GRACE
-        if strict:
-            self._loop.later(GRACE, self._wake)
-        return strict or self.counts.waiting == 0
-
-    def _is_low(self) -> bool:
-        """Whether to ask for more before the last lease is taken, as long as asking brought enough."""
-        return self._plenty and self._ahead.ready <= self.limits.lookahead // 2 and self._want() > 0
+        waiting, free = self.counts.waiting, self.limits.capacity - len(self._downloading)
+        return self._timing.is_time(pending=pending, waiting=waiting, free=free, want=self._want())
 
     def _want(self) -> int:
         if self._draining or self.held_back:
             return 0
         ahead = self.limits.capacity + self.limits.lookahead
         # Requests whose callbacks take long hold no download slot, but there is a bound.
-        room = min(
-            ahead - len(self._downloading) - len(self._ahead),
-            10 * ahead - len(self._held),
-        )
+        room = min(ahead - len(self._downloading) - len(self._ahead), 10 * ahead - len(self._held))
         return max(0, room)
 
     # Committing
@@ -252,6 +244,9 @@ class Frontier:
         if not self._draining and (best := self.outbox.best_rank) is not None:
             # What ranks behind goes back: the store knows who is next.
             self._give_back(self._ahead.behind(best))
+        if self._ahead.spares:
+            running = {self._held[token].slot for token in self._downloading}
+            self._give_back(self._ahead.stranded(running))
         closing = self._closed is not None
         batches = self.outbox.pack(self.worker.id, self._seq, everything=closing or self._seeded)
         self._seq += len(batches)
@@ -262,17 +257,15 @@ class Frontier:
             leave=closing,
             finish=self._finish,
         )
-        self._asked_at = time.monotonic()
+        self._timing.asked_at = time.monotonic()
         self._busy = True
         self.commits += 1
         self._link.commit(batches)
 
-    def _hand_back(self) -> None:
-        self._give_back(self._ahead.all())
-
     def _give_back(self, leases: Iterable[Lease]) -> None:
         for lease in leases:
             self._held.pop(lease.token, None)
+            self._ahead.forget(lease.token)
             self.outbox.release(lease.token)
 
     # What the link reports
@@ -286,7 +279,9 @@ class Frontier:
         self._see_mode(joined.mode)
         self._wake()
 
-    def committed(self, batches: list[Batch], receipts: list[model.Receipt]) -> None:
+    def committed(
+        self, batches: list[Batch], receipts: list[model.Receipt], span: tuple[float, float]
+    ) -> None:
         self._busy = False
         for batch, receipt in zip(batches, receipts, strict=True):
             if batch.adds:
@@ -304,41 +299,36 @@ class Frontier:
             self._seeded = False
         self._see_seeding(receipt.seeding)
         self._see_mode(receipt.mode)
-        self._take(receipt.leases)
-        self._plan_next(batch, receipt)
+        for slot in receipt.held:
+            self._give_back(self._ahead.of_slot(slot))
+        self._take(receipt.leases, *span)
+        self._timing.answered(batch, receipt)
         if receipt.leases or self.quiet or self.ended:
             self.listener.ready()
         self._wake()
 
-    def _take(self, leases: Iterable[Lease]) -> None:
+    def _take(self, leases: Iterable[Lease], sent: float, answered: float) -> None:
         for lease in leases:
             self._held[lease.token] = lease
-            if not self._ahead.put(lease):
-                self._loop.later(lease.delay, self.listener.ready)
+            wait = self._ahead.put(lease, sent, answered)
+            if wait is not None:
+                self._loop.later(wait, self.listener.ready)
         if self._draining or self.held_back:
-            self._hand_back()
-
-    def _plan_next(self, batch: Batch, receipt: model.Receipt) -> None:
-        """When to ask again, if there is nothing to run."""
-        self._plenty = len(receipt.leases) == batch.want
-        if receipt.leases:
-            self._hungry, self._poll = False, POLL_FIRST
-            return
-        self._poll = min(2 * self._poll, POLL_LAST)
-        if receipt.retry_in is not None:
-            self._poll = min(self._poll, max(receipt.retry_in, SOON))
-        if self._hungry:
-            self._loop.later(self._poll, self._wake)
+            self._give_back(self._ahead.all())
 
     def beaten(self, beat: model.Beat) -> None:
         self._see_seeding(beat.seeding)
+        news = beat.counts.waiting > 0 and self.counts.waiting == 0
         if not self._busy:
             self.counts = beat.counts
         self._see_mode(beat.mode)
         if beat.reaped:
             logger.warning("%d requests came back from workers that died; they run again.", beat.reaped)
-            self._poll = POLL_FIRST
+        if beat.reaped or news:
+            self._timing.news()
             self._wake()
+        if self.quiet or self.ended:
+            self.listener.ready()
 
     def _see_mode(self, mode: Mode) -> None:
         if mode == self.mode or self.mode == "stop":  # who has begun to stop does not go on
@@ -346,10 +336,10 @@ class Frontier:
         self.mode = mode
         if mode == "run":
             logger.info("The crawl was resumed.")
-            self._hungry, self._plenty, self._poll = False, True, POLL_FIRST
+            self._timing.resume()
         elif mode == "pause":
             logger.info("The crawl is paused: what is in flight ends, nothing new runs until it is resumed.")
-            self._hand_back()
+            self._give_back(self._ahead.all())
         else:
             logger.info("The fleet was told to stop: what is in flight ends, then this worker leaves.")
             self.drain()
@@ -376,6 +366,7 @@ class Frontier:
             "It goes on under a new name. Raise FLEET_WORKER_TIMEOUT if this happens often.",
             *(self.worker.id, self.limits.worker_timeout),
         )
+        self.listener.given_up()
         self._come_back(batches)
 
     def emptied(self, batches: list[Batch], error: FleetError) -> None:
@@ -393,7 +384,7 @@ class Frontier:
 
     def _come_back(self, batches: list[Batch]) -> None:
         self._busy = self._open = False
-        self._ahead = Ahead()
+        self._ahead.clear()
         self._held.clear()
         self._downloading.clear()
         self.outbox.take_back(batches)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import queue
 import threading
 import time
@@ -17,6 +18,9 @@ from scrapy_fleet.process import gone
 from scrapy_fleet.store.base import Store
 
 logger = logging.getLogger(__name__)
+
+TELL_EVERY = 60.0
+"""Seconds between two words on a store that is away, also when it comes and goes."""
 
 T = TypeVar("T")
 
@@ -38,6 +42,7 @@ class Link:
         self._store: Store
         self._worker: Worker | None = None
         self._beaten_at = 0.0
+        self._told_at = -math.inf
         self._thread = threading.Thread(target=self._work, name="scrapy-fleet", daemon=True)
 
     # On the loop's thread
@@ -56,6 +61,9 @@ class Link:
 
     def commit(self, batches: list[Batch]) -> None:
         self._queue.put(lambda: self._commit(batches))
+
+    def ask(self, call: Callable[[Store], T], answer: Callable[[T | None], None]) -> None:
+        self._queue.put(lambda: self._ask(call, answer))
 
     def stop(self) -> None:
         self._queue.put(None)
@@ -110,15 +118,30 @@ class Link:
             self._loop.post(lambda: self._reports.unsent(batches))
             return
         receipts: list[Receipt] = []
+        sent = 0.0
+
+        def send(batch: Batch) -> Receipt:
+            nonlocal sent
+            sent = time.monotonic()
+            return self._store.commit(batch)
+
         try:
             for batch in batches:
-                receipts.append(self._insist(partial(self._store.commit, batch)))  # noqa: PERF401
+                receipts.append(self._insist(partial(send, batch)))  # noqa: PERF401
         except (GivenUp, StoreEmptied) as error:
             self._lose(batches[len(receipts) :], error)
             return
         if batches[-1].leave:
             self._worker = None
-        self._loop.post(lambda: self._reports.committed(batches, receipts))
+        span = (sent, time.monotonic())
+        self._loop.post(lambda: self._reports.committed(batches, receipts, span))
+
+    def _ask(self, call: Callable[[Store], T], answer: Callable[[T | None], None]) -> None:
+        try:
+            result = self._insist(lambda: call(self._store))
+        except (GivenUp, StoreEmptied):
+            result = None  # the next commit or beat sees to it
+        self._loop.post(lambda: answer(result))
 
     def _beat(self) -> None:
         assert self._worker is not None
@@ -141,9 +164,9 @@ class Link:
 
     def _insist(self, call: Callable[[], T]) -> T:
         """Try until the store answers; a worker that is closing does not try for ever."""
-        began = told = time.monotonic()
+        began = time.monotonic()
         pause = 0.05
-        away = False
+        told = False
         while True:
             try:
                 result = call()
@@ -151,12 +174,12 @@ class Link:
                 now = time.monotonic()
                 if self._stopping.is_set() and now - began > self._ttl:
                     raise
-                if not away or now - told >= 60:
+                if now - self._told_at >= TELL_EVERY:
                     logger.warning("%s The crawl pauses until the store is back; nothing is lost.", error)
-                    away, told = True, now
+                    self._told_at, told = now, True
                 time.sleep(pause)
                 pause = min(2 * pause, 2.0)
             else:
-                if away:
+                if told:
                     logger.info("The store is back after %.1f s.", time.monotonic() - began)
                 return result

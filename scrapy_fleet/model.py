@@ -42,6 +42,16 @@ class Lease(Struct, frozen=True, gc=False):
     """Seconds from now until it may run."""
     alone: bool = False
     """Its earlier holders died: this worker gets nothing else while it runs."""
+    pace: float = 0.0
+    """The least distance of its slot's requests, in seconds (its delay, less jitter); 0: none. A lease
+    that could not run at its time is not to be run late, but to be handed back."""
+    spare: bool = False
+    """It has no room of its own: it may run when another download of this worker in its slot has ended,
+    whose room goes over to it (``Sample.then``)."""
+    probe: bool = False
+    """Its slot has not answered lately; this one finds out whether it does again."""
+    lost: str = ""
+    """Why nothing of its slot is to be fetched any more: it is to be settled as dead, with this reason."""
 
     @property
     def rank(self) -> int:
@@ -54,6 +64,23 @@ class Sample(Struct, frozen=True, gc=False):
     token: int
     latency: float | None = None
     status: int | None = None
+    """None: no response came, for a reason that says nothing about the site."""
+    retry_after: float | None = None
+    """Seconds for which the site asked to be left alone."""
+    failed: str = ""
+    """Why the site gave no answer at all: refused, not found, timed out."""
+    then: int | None = None
+    """The spare lease that runs in its room."""
+
+
+class Notice(Struct, frozen=True, gc=False):
+    """What was learnt about a slot otherwise than by a lease."""
+
+    slot: str
+    distance: float | None = None
+    """The least distance between requests, in seconds, that the site's robots.txt asks for; 0: none."""
+    failed: str = ""
+    """Why the slot is to be left alone for now, as if it did not answer."""
 
 
 class Outcome(Struct, frozen=True):
@@ -80,6 +107,7 @@ class Batch(Struct, frozen=True, kw_only=True):
     """Tokens handed back unstarted."""
     items: tuple[bytes, ...] = ()
     """Items without a parent; those with one travel in its outcome."""
+    notices: tuple[Notice, ...] = ()
     marks: tuple[int, ...] = ()
     """Keys to mark as seen without queueing anything: requests that ran from memory."""
     stats: dict[str, float] = {}
@@ -112,6 +140,8 @@ class Counts(Struct, frozen=True):
     leased: int = 0
     done: int = 0
     dead: int = 0
+    feeding: int = 0
+    """Producers that hold the crawl open, though nothing may be left of it."""
 
     @property
     def open(self) -> int:
@@ -134,6 +164,9 @@ class Receipt(Struct, frozen=True):
     retry_in: float | None = None
     """Seconds until a waiting slot may be asked again; None when no slot waits for its time."""
     mode: Mode = "run"
+    held: tuple[str, ...] = ()
+    """Slots in which this worker has leases and that, since its last answer, were blocked, slowed down, or
+    asked to be left alone: what it has not started in them goes back."""
 
 
 class Beat(Struct, frozen=True):
@@ -154,11 +187,43 @@ class Rule(Struct, frozen=True):
     jitter: float = 0.0
 
 
+class Auto(Struct, frozen=True):
+    """AutoThrottle: a slot's delay follows its latency, between its rule's delay and ``most``."""
+
+    start: float = 5.0
+    most: float = 60.0
+    target: float = 1.0
+    """How many requests the site should have in hand at a time, of the whole fleet."""
+
+
+class Backoff(Struct, frozen=True):
+    """How long a slot is left alone that refuses (429, 503) or does not answer: twice as long every time."""
+
+    first: float = 5.0
+    most: float = 600.0
+    failures: int = 10
+    """From so many downloads without an answer, in a row, on a slot is only probed; 0: never."""
+    patience: float = 3600.0
+    """A slot that has not answered for so many seconds is given up: what waits for it ends as dead."""
+
+
+class Override(Struct, frozen=True):
+    """What people told the fleet about one slot. It goes before the plan, until it is taken back."""
+
+    delay: float | None = None
+    concurrency: int | None = None
+    blocked: bool = False
+    boost: int = 0
+    """Added to the priority of all its entries, when it is chosen among slots."""
+
+
 class Plan(Struct, frozen=True, kw_only=True):
     """How a crawl is run. Every worker brings the same; the newest to join is believed."""
 
     rule: Rule = Rule()
     slots: dict[str, Rule] = {}
+    auto: Auto | None = None
+    backoff: Backoff = Backoff()
     lifo: bool = True
     max_attempts: int = 5
     keep_seen: bool = False
@@ -209,6 +274,11 @@ class SlotView(Struct, frozen=True):
     latency: float | None
     next_in: float
     """Seconds until its next request may go out."""
+    reason: str = ""
+    """Why it waits, if it does: ``blocked``, what politeness.py says of it, ``delay`` or ``full``."""
+    robots: float = 0.0
+    """The distance that its robots.txt asks for."""
+    override: Override | None = None
 
 
 class WorkerView(Struct, frozen=True):
@@ -240,6 +310,14 @@ class Snapshot(Struct, frozen=True):
     workers: tuple[WorkerView, ...]
     stats: dict[str, float]
     mode: Mode = "run"
+
+
+class Paper(Struct, frozen=True):
+    """A document that workers share: its data, or whose task it is to make it."""
+
+    data: bytes | None = None
+    age: float = 0.0
+    mine: bool = False
 
 
 Kind = Literal["waiting", "leased", "dead"]

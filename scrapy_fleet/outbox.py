@@ -11,9 +11,9 @@ from collections.abc import Iterable
 
 from msgspec.structs import replace
 
-from scrapy_fleet.model import Batch, Entry, Outcome, Sample
+from scrapy_fleet.model import Batch, Entry, Notice, Outcome, Sample
 
-ADDS_PER_CALL = 500
+ADDS_PER_CALL = 250
 """Large batches are cut, so that no call holds the store for long."""
 
 Add = tuple[Entry, int | None]
@@ -29,6 +29,7 @@ class Outbox:
         self._beside: dict[int, list[tuple[float, Entry]]] = {}
         self._outcomes: list[Outcome] = []
         self._samples: list[Sample] = []
+        self._notices: list[Notice] = []
         self._releases: list[int] = []
         self._items: list[bytes] = []
         self._marks: list[int] = []
@@ -57,7 +58,13 @@ class Outbox:
     @property
     def only_samples(self) -> bool:
         return bool(self._samples) and not (
-            self._adds or self._beside or self._outcomes or self._releases or self._items or self._marks
+            self._adds
+            or self._beside
+            or self._outcomes
+            or self._releases
+            or self._items
+            or self._marks
+            or self._notices
         )
 
     @property
@@ -82,6 +89,10 @@ class Outbox:
 
     def sample(self, sample: Sample) -> None:
         self._samples.append(sample)
+        self._note()
+
+    def notice(self, notice: Notice) -> None:
+        self._notices.append(notice)
         self._note()
 
     def release(self, token: int) -> None:
@@ -132,6 +143,7 @@ class Outbox:
         batches[-1] = replace(
             batches[-1],
             samples=tuple(self._samples),
+            notices=tuple(self._notices),
             outcomes=tuple(self._outcomes),
             releases=tuple(self._releases),
             items=tuple(self._items),
@@ -140,7 +152,7 @@ class Outbox:
             state=self._state,
         )
         self._adds, self._samples, self._outcomes, self._releases = [], [], [], []
-        self._items, self._marks, self._stats, self._state = [], [], {}, {}
+        self._items, self._marks, self._stats, self._state, self._notices = [], [], {}, {}, []
         self._oldest = time.monotonic() if self._beside else None
         return batches
 
@@ -153,8 +165,10 @@ class Outbox:
         adds = [add for batch in batches for add in self._sent.get(batch.seq, ())] + self._adds
         self._adds = [(entry, None) for entry, parent in adds if entry.key is not None or parent is None]
         self._beside, self._outcomes, self._samples, self._releases = {}, [], [], []
+        self._notices = [notice for batch in batches for notice in batch.notices] + self._notices
         for batch in batches:
             newer = self._state
             self._state = {}
             self.keep(batch.items, batch.marks, batch.stats, {**batch.state, **newer})
-        self._oldest = time.monotonic() if self._adds or self._items or self._marks else None
+        some = self._adds or self._items or self._marks or self._notices
+        self._oldest = time.monotonic() if some else None

@@ -23,7 +23,9 @@ class Reports(Protocol):
     """Where the answers go, on the loop's thread."""
 
     def joined(self, joined: Joined) -> None: ...
-    def committed(self, batches: list[Batch], receipts: list[Receipt]) -> None: ...
+    def committed(self, batches: list[Batch], receipts: list[Receipt], span: tuple[float, float]) -> None:
+        """All went well; when the last batch was sent, and answered (``time.monotonic``)."""
+
     def beaten(self, beat: Beat) -> None: ...
     def given_up(self, batches: list[Batch]) -> None: ...
     def emptied(self, batches: list[Batch], error: FleetError) -> None: ...
@@ -44,6 +46,10 @@ class Listener(Protocol):
 
     def added(self, accepted: int, known: list[Entry]) -> None:
         """So many entries were accepted, these had been seen before."""
+
+    def given_up(self) -> None:
+        """The store does not know this worker any more. It may have come back with an older copy of
+        the crawl, in which what was queued is missing."""
 
     def emptied(self, held: list[Lease]) -> list[Entry]:
         """The store has lost the crawl, and with it all that was queued. What these leases were made of."""

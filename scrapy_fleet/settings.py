@@ -15,42 +15,16 @@ from weakref import WeakKeyDictionary
 
 from msgspec import Struct
 
+from scrapy_fleet import pacing
 from scrapy_fleet.errors import FleetError, SettingError, StoreError
-from scrapy_fleet.model import Plan, Rule
+from scrapy_fleet.model import Backoff, Plan
 from scrapy_fleet.store.base import Store
+from scrapy_fleet.values import checked, choice, number, seconds, text
 
 if TYPE_CHECKING:
     from scrapy import Spider
     from scrapy.crawler import Crawler
     from scrapy.settings import BaseSettings
-
-
-def _number(kind: type[int] | type[float], least: float) -> Callable[[Any], Any]:
-    def parse(value: Any) -> Any:
-        try:
-            number = kind(value)
-        except (TypeError, ValueError, OverflowError):
-            raise ValueError(f"it must be a {'whole ' * (kind is int)}number") from None
-        if number != number or number < least:
-            raise ValueError(f"it must be {least:g} or more")
-        return number
-
-    return parse
-
-
-def _choice(*choices: str) -> Callable[[Any], Any]:
-    def parse(value: Any) -> Any:
-        if value not in choices:
-            raise ValueError(f"it must be one of {', '.join(choices)}")
-        return value
-
-    return parse
-
-
-def _text(value: Any) -> str:
-    if not isinstance(value, str) or not value:
-        raise ValueError("it must be a text that is not empty")
-    return value
 
 
 class Setting(NamedTuple):
@@ -65,51 +39,51 @@ TABLE = (
     Setting(
         "FLEET_URL",
         None,
-        _text,
+        text,
         "Where the crawl lives: `sqlite:///folder` or `sqlite:///file.db`; `redis://host:6379/0` for workers "
         "on many machines (also `rediss://`, `valkey://`, `unix://`, `redis+sentinel://`, "
         "`redis+cluster://`); or `memory:` (gone with the process). "
         "Unset: `<JOBDIR>/fleet.db`, else `.scrapy/fleet/<crawl>.db` in the project.",
     ),
-    Setting("FLEET_CRAWL", None, _text, "The name of the crawl. Unset: the spider's name."),
+    Setting("FLEET_CRAWL", None, text, "The name of the crawl. Unset: the spider's name."),
     Setting(
         "FLEET_COMMIT_INTERVAL",
         0.25,
-        _number(float, 0),
+        number(float, 0),
         "Seconds that outcomes gather before they are committed, while the worker has enough to do. "
         "A worker with nothing to run commits at once.",
     ),
-    Setting("FLEET_COMMIT_SIZE", 500, _number(int, 1), "How many outcomes are committed at the latest."),
+    Setting("FLEET_COMMIT_SIZE", 500, number(int, 1), "How many outcomes are committed at the latest."),
     Setting(
         "FLEET_LOOKAHEAD",
         None,
-        _number(int, 0),
+        number(int, 0),
         "How many requests a worker holds ahead of those it downloads. Unset: `CONCURRENT_REQUESTS`, "
         "or 0 when that is 1 (strict order).",
     ),
     Setting(
         "FLEET_WORKER_TIMEOUT",
         30.0,
-        _number(float, 0.5),
+        number(float, 0.5),
         "Seconds of silence after which a worker is given up and what it held goes to others.",
     ),
     Setting(
         "FLEET_MAX_ATTEMPTS",
         5,
-        _number(int, 1),
+        number(int, 1),
         "How many workers may die holding a request before it is kept as *dead*.",
     ),
     Setting(
         "FLEET_MAX_RUNTIME",
         3600.0,
-        _number(float, 1),
+        number(float, 1),
         "Seconds a request may take, from its download to the end of its callback, "
         "before it is given up as *dead*.",
     ),
     Setting(
         "FLEET_ON_FINISH",
         "clear",
-        _choice("clear", "keep"),
+        choice("clear", "keep"),
         "Whether a finished crawl that is started again forgets what it has seen (`clear`) or "
         "fetches only what is new (`keep`).",
         alias="SCHEDULER_PERSIST",
@@ -117,21 +91,49 @@ TABLE = (
     Setting(
         "FLEET_ORDER",
         None,
-        _choice("lifo", "fifo"),
+        choice("lifo", "fifo"),
         "Order among requests of equal priority. Unset: as `SCHEDULER_MEMORY_QUEUE` says, "
         "that is the newest first.",
     ),
     Setting(
         "FLEET_DURABILITY",
         "full",
-        _choice("full", "normal"),
+        choice("full", "normal"),
         "SQLite: `full` survives a power cut, `normal` only a killed process.",
     ),
     Setting(
         "FLEET_KNOWN_URLS",
         100_000,
-        _number(int, 0),
+        number(int, 0),
         "How many URLs a worker remembers to drop repeated links early. 0 switches it off.",
+    ),
+    Setting(
+        "FLEET_BACKOFF",
+        5.0,
+        seconds,
+        "Seconds that a host is left alone by the whole fleet when it refuses (429, 503) without a "
+        "`Retry-After`, or does not answer; twice as long every time until it answers as it should.",
+    ),
+    Setting("FLEET_BACKOFF_MAX", 600.0, seconds, "The longest of these times, in seconds."),
+    Setting(
+        "FLEET_BREAKER",
+        10,
+        number(int, 0),
+        "After so many downloads without any answer, in a row, a host is only probed, one request at a "
+        "time. 0: never.",
+    ),
+    Setting(
+        "FLEET_HOST_PATIENCE",
+        3600.0,
+        seconds,
+        "A host that has given no answer for so many seconds, and is probed without success, is given up: "
+        "what waits for it is kept as *dead*.",
+    ),
+    Setting(
+        "FLEET_ROBOTS_MAX_AGE",
+        86400.0,
+        seconds,
+        "Seconds after which a robots.txt, which one worker fetches for all, is fetched again.",
     ),
 )
 
@@ -152,6 +154,7 @@ class Options(Struct, frozen=True, kw_only=True):
     max_runtime: float
     durability: Literal["full", "normal"]
     known_urls: int
+    robots_max_age: float
     filtered: bool
     plan: Plan
 
@@ -191,6 +194,7 @@ def read(settings: BaseSettings, spider: type[Spider]) -> Options:
         max_runtime=_get(settings, "FLEET_MAX_RUNTIME"),
         durability=_get(settings, "FLEET_DURABILITY"),
         known_urls=_get(settings, "FLEET_KNOWN_URLS"),
+        robots_max_age=_get(settings, "FLEET_ROBOTS_MAX_AGE"),
         filtered=_is_filtered(settings),
         plan=_plan(settings, spider),
     )
@@ -203,10 +207,7 @@ def _get(settings: BaseSettings, name: str) -> Any:
         return "keep" if settings.getbool(setting.alias) else "clear"
     if value is None:
         return setting.default
-    try:
-        return setting.parse(value)
-    except (TypeError, ValueError) as error:
-        raise SettingError(f"{name} = {value!r} cannot be used: {error}.") from None
+    return checked(name, value, setting.parse)
 
 
 def _check_names(settings: BaseSettings) -> None:
@@ -219,47 +220,21 @@ def _check_names(settings: BaseSettings) -> None:
 
 
 def _plan(settings: BaseSettings, spider: type[Spider]) -> Plan:
-    delay, concurrency = "DOWNLOAD_DELAY", "CONCURRENT_REQUESTS_PER_DOMAIN"
-    rule = Rule(
-        delay=_checked(delay, getattr(spider, "download_delay", settings.get(delay))),
-        concurrency=_checked(
-            concurrency, getattr(spider, "max_concurrent_requests", settings.get(concurrency)), int, 1
-        ),
-        jitter=min(1.0, _jitter(settings)),
-    )
-    slots = {}
-    for name, own in settings.getdict("DOWNLOAD_SLOTS").items():
-        where = f"DOWNLOAD_SLOTS[{name!r}]"
-        jitter = own.get(
-            "jitter", 0.5 * bool(own["randomize_delay"]) if "randomize_delay" in own else rule.jitter
-        )
-        slots[name] = Rule(
-            delay=_checked(where, own.get("delay", rule.delay)),
-            concurrency=_checked(where, own.get("concurrency", rule.concurrency), int, 1),
-            jitter=min(1.0, _checked(where, jitter)),
-        )
+    rule = pacing.rule(settings, spider)
     return Plan(
         rule=rule,
-        slots=slots,
+        slots=pacing.slot_rules(settings, rule),
+        auto=pacing.auto(settings),
+        backoff=Backoff(
+            first=_get(settings, "FLEET_BACKOFF"),
+            most=_get(settings, "FLEET_BACKOFF_MAX"),
+            failures=_get(settings, "FLEET_BREAKER"),
+            patience=_get(settings, "FLEET_HOST_PATIENCE"),
+        ),
         lifo=_is_lifo(settings),
         max_attempts=_get(settings, "FLEET_MAX_ATTEMPTS"),
         keep_seen=_get(settings, "FLEET_ON_FINISH") == "keep",
     )
-
-
-def _checked(name: str, value: Any, kind: type[int] | type[float] = float, least: float = 0) -> Any:
-    try:
-        return _number(kind, least)(value)
-    except (TypeError, ValueError) as error:
-        raise SettingError(f"{name} = {value!r} cannot be used: {error}.") from None
-
-
-def _jitter(settings: BaseSettings) -> float:
-    """DOWNLOAD_DELAY_JITTER, or its older form where that is set with more weight."""
-    old, new = "RANDOMIZE_DOWNLOAD_DELAY", "DOWNLOAD_DELAY_JITTER"
-    if settings.get(new) is None or (settings.getpriority(old) or 0) > (settings.getpriority(new) or 0):
-        return 0.5 if settings.getbool(old) else 0.0
-    return float(_checked(new, settings.get(new)))
 
 
 def _is_lifo(settings: BaseSettings) -> bool:

@@ -52,9 +52,11 @@ class Run:
         *,
         paths: tuple[Path, ...] = (),
         largest_file: int | None = None,
+        inside: tuple[str, ...] = (),
     ) -> None:
+        """``inside``: a command that runs the crawl, with something changed around it."""
         (folder / "spider.py").write_text(SPIDER)
-        command = [sys.executable, "-m", "scrapy", "runspider", "spider.py"]
+        command = [*inside, sys.executable, "-m", "scrapy", "runspider", "spider.py"]
         command += ["-a", f"start_url={site.start_url}"]
         for name, value in {**SETTINGS, **settings}.items():
             command += ["-s", f"{name}={value}"]

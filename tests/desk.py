@@ -95,6 +95,7 @@ class Desk:
         self.accepted = 0
         self.met_again: list[Entry] = []
         self.times_ready = 0
+        self.times_given_up = 0
         self.gather: Callable[[], None] = lambda: None
         self.frontier = Frontier(lambda: self.store, Worker(self.name), self.limits, self, self)
 
@@ -131,6 +132,9 @@ class Desk:
     def added(self, accepted: int, known: list[Entry]) -> None:
         self.accepted += accepted
         self.met_again += known
+
+    def given_up(self) -> None:
+        self.times_given_up += 1
 
     def emptied(self, held: list[Lease]) -> list[Entry]:
         return [self._entry_of(lease) for lease in held]

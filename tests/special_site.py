@@ -9,10 +9,13 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
+import socket
 import threading
+import time
 from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from email.utils import formatdate
 from http.cookies import SimpleCookie
 from urllib.parse import parse_qs, urlsplit
 
@@ -33,6 +36,7 @@ class Visit:
     """With the query, without the run."""
     body: str
     headers: dict[str, str] = field(hash=False, compare=False, default_factory=dict)
+    at: float = field(hash=False, compare=False, default_factory=time.monotonic)
 
     def __str__(self) -> str:
         other = "other " if self.host == OTHER_HOST else ""
@@ -66,8 +70,10 @@ def page(title: str, *links: str, extra: str = "") -> Answer:
 class Site:
     """Runs in a thread of its own; use as a context manager."""
 
-    def __init__(self) -> None:
+    def __init__(self, listener: socket.socket | None = None) -> None:
+        """``listener``: where it is to be found, a socket that is bound."""
         self.port = 0
+        self._listener = listener
         self._visits: dict[str, list[Visit]] = defaultdict(list)
         self._together: Counter[tuple[str, str]] = Counter()
         self._most_together: Counter[tuple[str, str]] = Counter()
@@ -116,7 +122,10 @@ class Site:
                 connections.discard(task)
                 writer.close()
 
-        server = await asyncio.start_server(accept, "127.0.0.1", 0)
+        if self._listener is not None:
+            server = await asyncio.start_server(accept, sock=self._listener)
+        else:
+            server = await asyncio.start_server(accept, "127.0.0.1", 0)
         self.port = server.sockets[0].getsockname()[1]
         self._ready.set()
         await self._stop.wait()
@@ -208,6 +217,21 @@ class Site:
         if self.count(visit) <= int(visit.route[1]):
             return Answer(b"busy", 429, headers=[("Retry-After", "0")])
         return page(f"served {visit.route[2]}")
+
+    def refuse(self, visit: Visit) -> Answer:
+        """``/refuse/<status>/<times>/<name>``: refuses so many times. ``after``: for how many seconds;
+        ``date``: it says so as a date, by a clock that is so many seconds ahead."""
+        if self.count(visit) > int(visit.route[2]):
+            return page(f"granted {visit.route[3]}")
+        answer = Answer(b"refused", int(visit.route[1]))
+        after = visit.query("after")
+        if ahead := visit.query("date"):
+            now = time.time() + float(ahead)
+            answer.headers.append(("Date", formatdate(now, usegmt=True)))
+            after = formatdate(now + float(after), usegmt=True)
+        if after:
+            answer.headers.append(("Retry-After", after))
+        return answer
 
     def dropped(self, visit: Visit) -> Answer:
         """``/dropped/<times>/<name>``: the connection is closed so many times.
@@ -330,6 +354,7 @@ ROUTES: dict[str, Route] = {
     "status": Site.status,
     "heal": Site.heal,
     "busy": Site.busy,
+    "refuse": Site.refuse,
     "dropped": Site.dropped,
     "slow": Site.slow,
     "redirect": Site.redirect,

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import redis
 
-from benchmarks import crawl, fleet, fleet_report, queue, report
+from benchmarks import crawl, fleet, fleet_report, manners, queue, report
 from benchmarks.host import Host, serving
 from benchmarks.measure import ROOT, Spread, machine, table
 from benchmarks.proxy import far, ping
@@ -49,6 +49,23 @@ def fleeted(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     fleet.main(["--quick", "--alone", "--json", str(file)])
     results: dict[str, Any] = json.loads(file.read_text())
     return results
+
+
+@pytest.fixture(scope="module")
+def mannered(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    file = tmp_path_factory.mktemp("bench") / "manners.json"
+    manners.main(["--quick", "--json", str(file)])
+    results: dict[str, Any] = json.loads(file.read_text())
+    return results
+
+
+def test_politeness_is_measured(mannered: dict[str, Any]) -> None:
+    # The fleet keeps the limit, whatever CONCURRENT_REQUESTS allows.
+    fleet = {title: runs for title, runs in mannered["limited"].items() if "fleet" in title}
+    assert len(fleet) == 4
+    assert all(peak <= manners.LIMIT for runs in fleet.values() for _, peak in runs)
+    assert all(row["rate"] > 0 for row in mannered["broad"])
+    assert all(cost > 0 for costs in mannered["waiting"].values() for cost in costs.values())
 
 
 def test_every_kind_of_crawl_is_measured(crawled: dict[str, Any]) -> None:
@@ -116,18 +133,23 @@ def test_a_message_of_many_packets_is_one_round_trip(host: Host) -> None:
 
 
 def test_the_page_gets_the_tables(
-    crawled: dict[str, Any], queued: dict[str, Any], fleeted: dict[str, Any], tmp_path: Path
+    crawled: dict[str, Any],
+    queued: dict[str, Any],
+    fleeted: dict[str, Any],
+    mannered: dict[str, Any],
+    tmp_path: Path,
 ) -> None:
     page = tmp_path / "benchmarks.md"
     page.write_text(report.PAGE.read_text())
     results = {"date": "2020-01-02", "machine": machine(), "crawl": crawled, "queue": queued}
-    results["fleet"] = fleeted
+    results |= {"fleet": fleeted, "manners": mannered}
     for _ in range(2):  # the second time over the tables of the first
         file = report.keep(results, folder=tmp_path, page=page)
     text = page.read_text()
     assert text.count("| scrapy-fleet, SQLite ") == 1
     assert text.count("| Scrapy's SQLite queue: push ") == 1
     assert text.count("| a worker is killed") == 1
+    assert text.count("| One host, 8 at a time") == 1
     assert text.count("Measured on 2020-01-02") == 1
     assert json.loads(file.read_text())["date"] == "2020-01-02"
 

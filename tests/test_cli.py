@@ -36,6 +36,12 @@ def news(tmp_path: Path) -> Crawl:
     return crawl(tmp_path / ".scrapy" / "fleet" / "news.db", "news")
 
 
+def started(*words: str, cwd: Path) -> subprocess.Popen[str]:
+    """A command that is not waited for."""
+    pipe = subprocess.PIPE
+    return subprocess.Popen([*FLEET, *words], cwd=cwd, env=environment(), stdout=pipe, stderr=pipe, text=True)
+
+
 # Loading
 
 
@@ -72,7 +78,7 @@ def test_status(news: Crawl, tmp_path: Path) -> None:
     assert {slot["name"] for slot in found["slots"]} == {"a.example", "b.example"}
     assert set(found) == {
         *("url", "crawl", "run", "status", "counts", "seen", "items", "slot_count", "slots"),
-        *("workers", "stats", "mode", "rate"),
+        *("workers", "stats", "mode", "limit", "rate"),
     }
     text = run(FLEET, "status", "news", cwd=tmp_path).stdout
     assert "accepted 6 = 2 waiting + 1 leased + 1 done + 2 dead" in text
@@ -104,20 +110,17 @@ def test_hosts(news: Crawl, tmp_path: Path) -> None:
     found = data("hosts", "--limit", "1", cwd=tmp_path)
     assert (found["crawl"], found["host_count"]) == ("news", 2)
     [host] = found["hosts"]
-    assert set(host) == {*("name", "waiting", "leased", "done", "delay", "concurrency", "latency", "next_in")}
+    assert set(host) == {
+        *("name", "waiting", "leased", "done", "delay", "concurrency", "latency", "next_in"),
+        *("reason", "robots", "override"),
+    }
     text = run(FLEET, "hosts", "--limit", "1", cwd=tmp_path).stdout
     assert host["name"] in text
     assert "and 1 host more" in text
 
 
 def test_watch_ends_with_the_crawl(news: Crawl, tmp_path: Path) -> None:
-    with subprocess.Popen(
-        [*FLEET, "status", "--watch", "--json"],
-        cwd=tmp_path,
-        env=environment(),
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as watching:
+    with started("status", "--watch", "--json", cwd=tmp_path) as watching:
         assert watching.stdout is not None
         assert json.loads(watching.stdout.readline())["status"] == "running"
         news.leave()
@@ -130,14 +133,7 @@ def test_watch_ends_with_the_crawl(news: Crawl, tmp_path: Path) -> None:
 
 
 def test_ctrl_c_ends_a_watch_without_a_word(news: Crawl, tmp_path: Path) -> None:
-    with subprocess.Popen(
-        [*FLEET, "status", "--watch"],
-        cwd=tmp_path,
-        env=environment(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as watching:
+    with started("status", "--watch", cwd=tmp_path) as watching:
         assert watching.stdout is not None
         assert watching.stderr is not None
         assert "running  waiting 2  leased 1  done 1  dead 2" in watching.stdout.readline()
@@ -215,14 +211,7 @@ def test_describe_reads_a_payload_without_its_spider() -> None:
 
 
 def test_a_reader_that_has_seen_enough_is_no_error(news: Crawl, tmp_path: Path) -> None:
-    with subprocess.Popen(
-        [*FLEET, "peek"],
-        cwd=tmp_path,
-        env=environment(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as peeking:
+    with started("peek", cwd=tmp_path) as peeking:
         assert peeking.stdout is not None
         assert peeking.stderr is not None
         peeking.stdout.close()

@@ -30,7 +30,7 @@ from scrapy.spiders import CrawlSpider, CSVFeedSpider, Rule, SitemapSpider, XMLF
 
 from scrapy_fleet.crawl import codec as codec_module
 from scrapy_fleet.crawl import seam
-from scrapy_fleet.crawl.codec import Codec, pack, unpack
+from scrapy_fleet.crawl.codec import Codec, describe, pack, unpack
 from scrapy_fleet.errors import Unreadable, Unstorable
 
 # How long an example takes says more of the machine than of the codec.
@@ -434,6 +434,12 @@ def test_subclasses_come_back_exactly(kwargs: dict[str, Any], cls: type[Request]
         Request(URL, meta={"verbatim_url": True}),
         Request("https://example.com/{a b}?ü|[", meta={"verbatim_url": True}),
         Request("data:text/plain,hello"),
+        *(Request(f"{start}x://example.com/") for start in ("/", ":", "=", "")),
+        Request("http://example.com/", meta={"depth": 0}),
+        Request(URL, meta={"depth": 2**70}),
+        Request(URL, meta={"depth": True}),
+        Request(URL, meta={"depth": 1, "a": 2}, priority=1),
+        Request(URL, meta={"depth": 300}, priority=1),
     ],
     ids=repr,
 )
@@ -471,7 +477,14 @@ def test_the_fast_way_is_in_use_where_requests_have_slots() -> None:
 
 
 def test_a_plain_request_is_little_more_than_its_url(codec: Codec, spider: Shop) -> None:
-    assert len(codec.encode(Request(URL, spider.parse_base))) <= len(URL) + 15
+    assert len(codec.encode(Request(URL, spider.parse_base))) <= len(URL) + 8
+    assert len(codec.encode(Request(URL, spider.parse, meta={"depth": 100}))) < len(URL)
+    assert describe(codec.encode(Request(URL, spider.parse))) == {
+        "method": "GET",
+        "url": URL,
+        "callback": "parse",
+        "errback": None,
+    }
 
 
 def test_a_number_class_for_priorities_is_stored_as_its_number(codec: Codec) -> None:

@@ -11,10 +11,12 @@ import pytest
 
 from scrapy_fleet.ops.cli import ACTIONS, add_commands
 from scrapy_fleet.settings import TABLE
+from tests.crash.survival import COLUMNS, SURVIVAL
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
 COMMANDS = ROOT / "docs" / "commands.md"
+GUARANTEES = ROOT / "docs" / "guarantees.md"
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 CODE = re.compile(r"`([^`\n]+)`")
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
@@ -109,6 +111,38 @@ def test_files_that_are_named_exist(page: Path) -> None:
             assert (ROOT / name).exists(), name
         elif re.fullmatch(r"(crawl|store|ops)/[\w/.]+", name):
             assert (ROOT / "scrapy_fleet" / name).exists(), name
+
+
+def tables(text: str) -> list[list[list[str]]]:
+    """The tables of a text: their rows, without the line under the head."""
+    found = re.findall(r"(?:^\|.*\|\n)+", text, re.MULTILINE)
+    return [
+        [
+            [cell.strip() for cell in row.strip("|").split("|")]
+            for row in table.splitlines()
+            if "---" not in row
+        ]
+        for table in found
+    ]
+
+
+def test_what_survives_what_is_what_the_tests_try() -> None:
+    (head, *rows), _ = tables(sections(GUARANTEES)["What survives what"])
+    assert head[1:] == list(COLUMNS)
+    assert {event: cells for event, *cells in rows} == {
+        event: [cells[mode] for mode in COLUMNS] for event, cells in SURVIVAL.items()
+    }
+
+
+def test_every_guarantee_names_the_test_that_shows_it() -> None:
+    text = sections(GUARANTEES)
+    _, (_, *rows) = tables(text["What survives what"])
+    promises = re.split(r"^\*\*(?=\d+\. )", text["The promises"], flags=re.MULTILINE)[1:]
+    assert len(promises) == 8
+    for promise in [*(row[-1] for row in rows), *promises]:
+        named = re.findall(r"`(tests/[\w/]+\.py)`", promise)
+        assert named, promise
+        assert all((ROOT / name).is_file() for name in named), promise
 
 
 @each_page

@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from scrapy_fleet.model import Batch, Outcome, Plan, Rule, Sample, Seeding
+from scrapy_fleet.model import Batch, Outcome, Plan, Rule, Sample, Seeding, Worker
 from scrapy_fleet.store.base import Store
 from scrapy_fleet.store.memory import MemoryStore
 from tests.desk import (
     NEVER,
     PATIENCE,
+    WIDE,
     Desk,
     Limits,
     Recording,
@@ -21,6 +22,7 @@ from tests.desk import (
     hold,
     in_loop,
     names,
+    page,
     some,
     sqlite,
 )
@@ -38,10 +40,10 @@ def store() -> Recording:
 async def test_what_comes_together_goes_together(store: Recording) -> None:
     desk = await Desk(store).open()
     assert desk.frontier.next() is None
-    desk.add(*some(300))
+    desk.add(*some(200))
     leases = await desk.take(4)
     (batch,) = store.with_adds()
-    assert names(batch.adds) == some(300)
+    assert names(batch.adds) == some(200)
     # What it brought came with the same commit.
     assert store.applied[-1][0] is batch
     assert {lease.token for lease in store.applied[-1][1].leases} >= {lease.token for lease in leases}
@@ -154,16 +156,16 @@ async def test_it_holds_no_more_than_it_can_run_and_look_ahead(store: Recording)
 async def test_large_batches_are_cut_and_the_outcomes_come_last(store: Recording) -> None:
     desk = await busy(store)
     parent, other = await desk.take(2)
-    desk.add(*some(700, "child"), parent=parent)
+    desk.add(*some(350, "child"), parent=parent)
     desk.add(*some(3, "keyless"), parent=parent, key=False)
-    desk.add(*some(600, "other"))
+    desk.add(*some(300, "other"))
     desk.frontier.sample(Sample(other.token, 0.5, 200))
     desk.settle(parent, items=(b"item",))
     desk.frontier.outbox.keep(items=[b"stray"], stats={"n": 1}, state={"s": b"1"})
     before = len(store.batches)
     await desk.commit()
     pieces = store.batches[before:]
-    assert [len(batch.adds) for batch in pieces] == [500, 500, 303]
+    assert [len(batch.adds) for batch in pieces] == [250, 250, 153]
     assert [batch.seq for batch in pieces] == list(range(pieces[0].seq, pieces[0].seq + 3))
     for batch in pieces[:-1]:
         assert batch == Batch(worker=batch.worker, seq=batch.seq, adds=batch.adds)
@@ -238,6 +240,43 @@ async def test_a_paced_lease_is_not_run_before_its_time(store: Recording) -> Non
         await desk.next()
         assert time.monotonic() - began >= n * 0.05 - 0.01
     await desk.close()
+
+
+# Beats
+
+
+async def long_idle(open_store: Callable[[], Store], name: str) -> Desk:
+    """A worker that has had nothing to run for so long that it asks no more."""
+    desk = await Desk(open_store(), Limits(worker_timeout=0.6), name).open()
+    assert desk.frontier.next() is None
+    await desk.until(lambda: desk.frontier.commits > 0 and desk.at_rest())
+    desk.frontier._timing._poll = NEVER
+    return desk
+
+
+@in_loop
+async def test_a_beat_tells_an_idle_worker_that_something_waits(tmp_path: Path) -> None:
+    desk = await long_idle(sqlite(tmp_path), "idle")
+    other = sqlite(tmp_path)()
+    other.join(Worker("other"), WIDE, 60)
+    other.commit(Batch(worker="other", seq=0, adds=(page("found"),)))
+    assert names([await desk.next()]) == ["found"]
+    await desk.close()
+
+
+@in_loop
+async def test_a_beat_tells_an_idle_worker_that_the_crawl_has_ended(tmp_path: Path) -> None:
+    other = await Desk(sqlite(tmp_path)(), name="other").open()
+    other.add("last")
+    last = await other.next()
+    other.frontier.seeded()
+    desk = await long_idle(sqlite(tmp_path), "idle")
+    ready = desk.times_ready
+    other.settle(last)
+    await other.commit()
+    await desk.until(lambda: desk.frontier.ended and desk.times_ready > ready)
+    await desk.close()
+    await other.close()
 
 
 # The end

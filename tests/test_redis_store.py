@@ -193,9 +193,13 @@ def test_connections_that_the_server_closed_are_opened_again(
 
 
 def test_a_crawl_of_a_newer_format_is_left_alone(server: RedisServer, client: redis.Redis) -> None:
-    entered(server.url)
+    store = entered(server.url)
     client.hset("fleet:{c}:meta", "format", "99")
-    with pytest.raises(StoreError, match="newer scrapy-fleet"):
+    for call in (lambda: entered(server.url), store.snapshot, store.clear, lambda: store.control("pause")):
+        with pytest.raises(StoreError, match="newer scrapy-fleet"):
+            call()
+    client.hset("fleet:{c}:meta", "format", "1")
+    with pytest.raises(StoreError, match="older scrapy-fleet"):
         entered(server.url)
 
 
@@ -260,6 +264,37 @@ def test_a_clock_that_is_set_back_changes_nothing(server: RedisServer) -> None:
     assert store.commit(Batch(worker="w", seq=3, want=1)).leases[0].delay == pytest.approx(1)
 
 
+def test_a_question_and_a_beat_are_signs_of_life(server: RedisServer) -> None:
+    """Also those that find nothing to do, which are answered in a shorter way."""
+    now = 1000.0
+    store = RedisStore(server.url, "c", clock=lambda: now)
+    for name in ("asks", "beats", "watches"):
+        store.join(Worker(name), PLAN, 60)
+    store.commit(Batch(worker="asks", seq=0, seeded=True))
+    now += 59
+    assert store.commit(Batch(worker="asks", seq=1, want=5)).counts.accepted == 0
+    store.beat("beats")
+    store.beat("watches")
+    now += 59
+    store.beat("watches")
+    now += 0.5
+    assert [worker.id for worker in store.snapshot().workers] == ["asks", "beats", "watches"]
+    now += 1
+    store.beat("watches")
+    assert [worker.id for worker in store.snapshot().workers] == ["watches"]
+
+
+def test_a_beat_remembers_the_time(server: RedisServer) -> None:
+    now = 1000.0
+    store = RedisStore(server.url, "c", clock=lambda: now)
+    store.join(Worker("w"), PLAN, 60)
+    store.commit(Batch(worker="w", seq=0, seeded=True))
+    now = 1050.0
+    store.beat("w")
+    now = 1001.0  # another server, after a failover, whose clock is behind
+    assert store.snapshot().workers[0].deadline_in == pytest.approx(60)
+
+
 def test_the_time_is_the_servers(server: RedisServer) -> None:
     store = entered(server.url)
     store.join(Worker("w"), Plan(rule=Rule(delay=100.0)), 60)
@@ -279,19 +314,25 @@ def test_all_keys_of_a_crawl_share_one_hash_tag(server: RedisServer, client: red
     assert tags == {b"fleet:{a%7Db%7Bc"}
 
 
-def test_what_was_seen_stays_in_small_sets(server: RedisServer, client: redis.Redis) -> None:
+def test_what_was_seen_takes_little_and_is_found_again(server: RedisServer, client: redis.Redis) -> None:
+    """Also after buckets were split, more than once: one more for 210 keys."""
     store = entered(server.url)
-    many = keys(20_000)
-    for seq in range(20):
-        store.commit(Batch(worker="w", seq=seq, marks=tuple(many[1000 * seq : 1000 * seq + 1000])))
-    assert store.snapshot().seen == 20_000
-    sets = client.keys("fleet:{c}:seen:*")
-    assert {client.object("encoding", name) for name in sets} == {b"intset"}
-    assert sum(client.scard(name) for name in sets) == 20_000
+    many = keys(80_000)
+    for seq in range(40):
+        store.commit(Batch(worker="w", seq=seq, marks=tuple(many[2000 * seq : 2000 * seq + 2000])))
+    assert store.snapshot().seen == 80_000
+    buckets = client.keys("fleet:{c}:seen:*")
+    assert 370 < len(buckets) < 390
+    assert sum(client.scard(name) for name in buckets) == 80_000
+    assert {client.object("encoding", name) for name in buckets} == {b"intset"}
     known = store.commit(
         Batch(worker="w", seq=100, adds=tuple(Entry("a", b"", key=key) for key in many))
     ).known
-    assert len(known) == 20_000
+    assert len(known) == 80_000
+    new = store.commit(
+        Batch(worker="w", seq=101, adds=tuple(Entry("a", b"", key=key) for key in keys(9_999, 2)))
+    )
+    assert new.known == ()
 
 
 def test_what_an_earlier_run_saw_is_deleted_bit_by_bit(server: RedisServer, client: redis.Redis) -> None:

@@ -11,8 +11,10 @@ from msgspec.structs import asdict
 from scrapy import Spider
 from scrapy.settings import Settings
 
+from scrapy_fleet.ahead import SLACK
 from scrapy_fleet.errors import FleetError, SettingError
-from scrapy_fleet.model import Rule
+from scrapy_fleet.model import Auto, Rule
+from scrapy_fleet.pacing import drawn
 from scrapy_fleet.settings import TABLE, Options, Setting, of, open_store, read, shown, store_path
 from scrapy_fleet.store.memory import MemoryStore
 from scrapy_fleet.store.sqlite import SqliteStore
@@ -20,6 +22,7 @@ from tests.commands import a_crawler, project
 
 ROOT = Path(__file__).parents[1]
 ADDONS = {"scrapy_fleet.Addon": 500}
+AUTO = {"AUTOTHROTTLE_ENABLED": True}
 
 
 class Shop(Spider):
@@ -46,11 +49,16 @@ ANOTHER: dict[str, tuple[Any, str, Any]] = {
     "FLEET_ORDER": ("fifo", "lifo", False),
     "FLEET_DURABILITY": ("normal", "durability", "normal"),
     "FLEET_KNOWN_URLS": ("10", "known_urls", 10),
+    "FLEET_BACKOFF": ("1.5", "first", 1.5),
+    "FLEET_BACKOFF_MAX": (30, "most", 30.0),
+    "FLEET_BREAKER": ("0", "failures", 0),
+    "FLEET_HOST_PATIENCE": ("0", "patience", 0.0),
+    "FLEET_ROBOTS_MAX_AGE": (60, "robots_max_age", 60.0),
 }
 
 
 def flat(options: Options) -> dict[str, Any]:
-    return {**asdict(options), **asdict(options.plan)}
+    return {**asdict(options), **asdict(options.plan), **asdict(options.plan.backoff)}
 
 
 @pytest.mark.parametrize("setting", TABLE, ids=lambda setting: setting.name)
@@ -58,7 +66,7 @@ def test_every_setting_is_read(setting: Setting) -> None:
     value, option, result = ANOTHER[setting.name]
     before, after = flat(options()), flat(options(**{setting.name: value}))
     assert after[option] == result != before[option]
-    assert {name for name in after if after[name] != before[name]} - {"plan"} == {option}
+    assert {name for name in after if after[name] != before[name]} - {"plan", "backoff"} == {option}
 
 
 @pytest.mark.parametrize("setting", TABLE, ids=lambda setting: setting.name)
@@ -119,9 +127,9 @@ def test_no_other_page_names_a_setting_that_is_not_there() -> None:
 
 
 def test_delay_and_concurrency_are_scrapys() -> None:
-    assert options().plan.rule == Rule(delay=0.0, concurrency=8, jitter=0.5)
+    assert options().plan.rule == Rule(delay=0.0, concurrency=8, jitter=drawn(0.5))
     plan = options(DOWNLOAD_DELAY=0.5, CONCURRENT_REQUESTS_PER_DOMAIN="3").plan
-    assert plan.rule == Rule(delay=0.5, concurrency=3, jitter=0.5)
+    assert plan.rule == Rule(delay=0.5, concurrency=3, jitter=drawn(0.5))
 
 
 def test_a_spider_may_have_its_own_delay_and_concurrency() -> None:
@@ -129,20 +137,26 @@ def test_a_spider_may_have_its_own_delay_and_concurrency() -> None:
         download_delay = 2.0
         max_concurrent_requests = 1
 
-    assert options(Own, DOWNLOAD_DELAY=0.5).plan.rule == Rule(delay=2.0, concurrency=1, jitter=0.5)
+    assert options(Own, DOWNLOAD_DELAY=0.5).plan.rule == Rule(delay=2.0, concurrency=1, jitter=drawn(0.5))
 
 
 @pytest.mark.parametrize(
     ("settings", "jitter"),
     [
         ({"RANDOMIZE_DOWNLOAD_DELAY": False}, 0.0),
-        ({"RANDOMIZE_DOWNLOAD_DELAY": True}, 0.5),
-        ({"DOWNLOAD_DELAY_JITTER": 0.2}, 0.2),
+        ({"RANDOMIZE_DOWNLOAD_DELAY": True}, drawn(0.5)),
+        ({"DOWNLOAD_DELAY_JITTER": 0.2}, drawn(0.2)),
         ({"DOWNLOAD_DELAY_JITTER": 7}, 1.0),
     ],
 )
 def test_jitter(settings: dict[str, Any], jitter: float) -> None:
     assert options(**settings).plan.rule.jitter == jitter
+
+
+@pytest.mark.parametrize("jitter", [0.1, 0.5, 0.9, 1.0])
+def test_no_distance_is_shorter_than_the_jitter_allows(jitter: float) -> None:
+    least = 1 - options(DOWNLOAD_DELAY_JITTER=jitter).plan.rule.jitter
+    assert least * (1 - SLACK) == pytest.approx(1 - jitter)
 
 
 def test_slots_have_rules_of_their_own() -> None:
@@ -155,10 +169,27 @@ def test_slots_have_rules_of_their_own() -> None:
             "c": {"randomize_delay": True, "delay": "0.5"},
         },
     ).plan
-    assert plan.rule_of("a") == Rule(3.0, 1, 0.1)
+    assert plan.rule_of("a") == Rule(3.0, 1, drawn(0.1))
     assert plan.rule_of("b") == Rule(1.0, 4, 0.0)
-    assert plan.rule_of("c") == Rule(0.5, 4, 0.5)
-    assert plan.rule_of("elsewhere") == Rule(1.0, 4, 0.5)
+    assert plan.rule_of("c") == Rule(0.5, 4, drawn(0.5))
+    assert plan.rule_of("elsewhere") == Rule(1.0, 4, drawn(0.5))
+
+
+def test_a_limit_for_addresses_goes_before_that_for_hosts() -> None:
+    assert options(CONCURRENT_REQUESTS_PER_IP="2").plan.rule.concurrency == 2
+    assert options(CONCURRENT_REQUESTS_PER_IP=0).plan.rule.concurrency == 8
+
+
+def test_autothrottle_is_the_fleets() -> None:
+    assert options().plan.auto is None
+    assert options(AUTOTHROTTLE_TARGET_CONCURRENCY=0).plan.auto is None  # it is off, as in Scrapy
+    assert options(**AUTO).plan.auto == Auto(5.0, 60.0, 1.0)
+    own = {
+        "AUTOTHROTTLE_START_DELAY": "1",
+        "AUTOTHROTTLE_MAX_DELAY": 9,
+        "AUTOTHROTTLE_TARGET_CONCURRENCY": 2.5,
+    }
+    assert options(**AUTO, **own).plan.auto == Auto(1.0, 9.0, 2.5)
 
 
 @pytest.mark.parametrize(
@@ -167,7 +198,22 @@ def test_slots_have_rules_of_their_own() -> None:
         ({"DOWNLOAD_DELAY": "soon"}, "DOWNLOAD_DELAY = 'soon'"),
         ({"DOWNLOAD_DELAY": -1}, "DOWNLOAD_DELAY = -1"),
         ({"CONCURRENT_REQUESTS_PER_DOMAIN": 0}, "CONCURRENT_REQUESTS_PER_DOMAIN = 0"),
-        ({"DOWNLOAD_SLOTS": {"a": {"delay": "x"}}}, "DOWNLOAD_SLOTS['a'] = 'x'"),
+        ({"DOWNLOAD_DELAY": float("inf")}, "DOWNLOAD_DELAY = inf"),
+        ({"DOWNLOAD_DELAY": None}, "DOWNLOAD_DELAY = None"),
+        ({"DOWNLOAD_DELAY_JITTER": "much"}, "DOWNLOAD_DELAY_JITTER = 'much'"),
+        ({"RANDOMIZE_DOWNLOAD_DELAY": "perhaps"}, "RANDOMIZE_DOWNLOAD_DELAY = 'perhaps'"),
+        ({"CONCURRENT_REQUESTS_PER_IP": -1}, "CONCURRENT_REQUESTS_PER_IP = -1"),
+        ({"DOWNLOAD_SLOTS": {"a": {"delay": "x"}}}, "DOWNLOAD_SLOTS['a']['delay'] = 'x'"),
+        ({"DOWNLOAD_SLOTS": {"a": {"delay": -0.5}}}, "DOWNLOAD_SLOTS['a']['delay'] = -0.5"),
+        ({"DOWNLOAD_SLOTS": {"a": {"concurrency": 0}}}, "DOWNLOAD_SLOTS['a']['concurrency'] = 0"),
+        ({"DOWNLOAD_SLOTS": {"a": {"jitter": []}}}, "DOWNLOAD_SLOTS['a']['jitter'] = []"),
+        ({"DOWNLOAD_SLOTS": {"a": {"speed": 1}}}, "DOWNLOAD_SLOTS['a'] has no key 'speed'"),
+        ({"DOWNLOAD_SLOTS": {"a": 3}}, "DOWNLOAD_SLOTS['a'] = 3"),
+        ({"AUTOTHROTTLE_ENABLED": "often"}, "AUTOTHROTTLE_ENABLED = 'often'"),
+        ({**AUTO, "AUTOTHROTTLE_START_DELAY": -1}, "AUTOTHROTTLE_START_DELAY = -1"),
+        ({**AUTO, "AUTOTHROTTLE_MAX_DELAY": "long"}, "AUTOTHROTTLE_MAX_DELAY = 'long'"),
+        ({**AUTO, "AUTOTHROTTLE_TARGET_CONCURRENCY": 0}, "AUTOTHROTTLE_TARGET_CONCURRENCY = 0"),
+        ({**AUTO, "AUTOTHROTTLE_TARGET_CONCURRENCY": "-1"}, "AUTOTHROTTLE_TARGET_CONCURRENCY = '-1'"),
     ],
 )
 def test_wrong_values_of_scrapys_settings_are_told(settings: dict[str, Any], told: str) -> None:
@@ -236,9 +282,11 @@ def test_the_downloader_does_not_delay_what_the_store_has_paced() -> None:
     assert slot == {"concurrency": 2}
 
 
-def test_autothrottle_keeps_the_delay_it_starts_from() -> None:
+def test_autothrottle_runs_in_the_store_alone() -> None:
     settings = settings_with_the_addon(DOWNLOAD_DELAY=1.0, AUTOTHROTTLE_ENABLED=True)
-    assert settings.getfloat("DOWNLOAD_DELAY") == 1.0
+    assert not settings.getbool("AUTOTHROTTLE_ENABLED")
+    # A little under the shortest distance with which it begins.
+    assert 2.0 < settings.getfloat("DOWNLOAD_DELAY") < 2.5
 
 
 def test_a_wrong_setting_does_not_stop_scrapy_from_starting() -> None:

@@ -36,6 +36,9 @@ SETTINGS = {
     "ROBOTSTXT_OBEY": False,
     "TELNETCONSOLE_ENABLED": False,
     "DOWNLOAD_TIMEOUT": 10,
+    # Stock Scrapy neither leaves a host alone that refuses nor spares one that does not answer.
+    "FLEET_BACKOFF": 0.01,
+    "FLEET_BREAKER": 0,
 }
 
 LIMIT = 120.0

@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from scrapy_fleet import link
 from scrapy_fleet.errors import StoreAway, StoreError
 from scrapy_fleet.model import Batch, Entry, Worker
+from scrapy_fleet.outbox import ADDS_PER_CALL
 from scrapy_fleet.store.memory import MemoryStore
 from tests.desk import (
     PATIENCE,
@@ -66,6 +68,25 @@ async def test_a_store_that_is_away_for_a_while(
     # All that the store handed out can be run.
     leased = store.snapshot().counts.leased
     assert len({lease.token for lease in await desk.take(leased)}) == leased
+    await desk.close()
+
+
+@in_loop
+async def test_a_store_that_comes_and_goes_is_told_once_a_minute(
+    store: Recording, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caplog.set_level(logging.INFO)
+    desk = await busy(store)
+    for number in range(5):
+        store.before = Away(2)
+        desk.add(f"child {number}")
+        await desk.commit()
+    assert caplog.text.count("The crawl pauses") == caplog.text.count("The store is back") == 1
+    monkeypatch.setattr(link, "TELL_EVERY", 0.0)  # the minute is over
+    store.before = Away(1)
+    desk.add("last child")
+    await desk.commit()
+    assert caplog.text.count("The crawl pauses") == caplog.text.count("The store is back") == 2
     await desk.close()
 
 
@@ -187,7 +208,8 @@ async def test_what_was_stored_before_it_was_given_up_is_not_stored_again(store:
     await desk.commit()
     await desk.until(lambda: desk.frontier._open and desk.at_rest())
     await desk.commit()
-    assert [len(batch.adds) for batch in store.with_adds()[1:]] == [500, 200]
+    sizes = [len(batch.adds) for batch in store.with_adds()[1:]]
+    assert (sizes[0], sum(sizes)) == (ADDS_PER_CALL, 700)
     assert store.snapshot().counts.accepted == 800
     await desk.close()
 

@@ -1,7 +1,8 @@
 """Scrapy's requests as bytes, and back: small, fast, and nothing in them can run code.
 
 A payload is a version byte and a msgpack list: URL, callback, meta, and a map of the other fields
-that differ from Scrapy's defaults; what is not needed at its end is left out.
+that differ from Scrapy's defaults; what is not needed at its end is left out. What most requests have
+in common is written short: the scheme of the URL, the callback ``parse``, a meta that is only the depth.
 
 Whoever can write to the store can write payloads. So names in a payload only choose among what is
 there anyway: callbacks of the spider, and subclasses of Request in modules that are already imported.
@@ -76,6 +77,10 @@ _KNOWN_CLASSES: dict[str, type[Request]] = {
 }
 _SHORT_NAMES = {cls: name for name, cls in _KNOWN_CLASSES.items()}
 _BYTES, _LIST = frozenset({bytes}), frozenset({list})
+# One character in place of a URL's scheme, or before a URL that begins with such a character.
+_HTTPS, _HTTP, _AS_IT_IS = "/", ":", "="
+_SCHEMES = {_HTTPS: "https://", _HTTP: "http://", _AS_IT_IS: ""}
+_PARSE = 0
 _BASE_ATTRIBUTES = {"url", "callback", "meta", *(name for name, _ in _FIELDS.values())} - {
     "class",
     "attributes",
@@ -132,6 +137,26 @@ def _refuse_loose_attributes(request: Request) -> None:
                 f"{name} cannot be stored: {cls.__qualname__}.attributes does not list it; "
                 "list it there and accept it as an argument, or use meta"
             )
+
+
+def _short(url: Any) -> Any:
+    if type(url) is not str:
+        return url
+    if url.startswith("https://"):
+        return _HTTPS + url[8:]
+    if url.startswith("http://"):
+        return _HTTP + url[7:]
+    return _AS_IT_IS + url if url.startswith(tuple(_SCHEMES)) else url
+
+
+def _whole(url: Any) -> Any:
+    if type(url) is str and url[:1] in _SCHEMES:
+        return _SCHEMES[url[0]] + url[1:]
+    return url
+
+
+def _callback_name(stored: Any) -> Any:
+    return "parse" if type(stored) is int and stored == _PARSE else stored
 
 
 def _odd_headers(headers: dict[Any, Any]) -> list[object]:
@@ -208,10 +233,16 @@ class Codec:
             url, callback, meta, priority, dont_filter, headers, cb_kwargs,
             errback, method, body, cookies, flags, encoding,
         ) = request_values(request)  # fmt: skip
-        url = lower(url, atoms, "url")
+        url = lower(_short(url), atoms, "url")
         if callback is not None:
             callback = self._name_of(callback, "callback")
-        if meta:
+            if callback == "parse":
+                callback = _PARSE
+        if not meta:
+            meta = None
+        elif len(meta) == 1 and type(depth := meta.get("depth")) is int and int in atoms:
+            meta = depth if type(next(iter(meta))) is str else lower(meta, atoms, "meta")
+        else:
             meta = lower(meta, atoms, "meta")
         rest: dict[str, object] = {}
         if priority:
@@ -245,8 +276,8 @@ class Codec:
         if _HAS_DICT or type(request) is not _PLAIN:
             _refuse_loose_attributes(request)
         if rest:
-            return [url, callback, meta or None, rest]
-        return [url, callback, meta] if meta else [url, callback]
+            return [url, callback, meta, rest]
+        return [url, callback] if meta is None else [url, callback, meta]
 
     def _name_of(self, value: Any, where: str) -> str:
         if type(value) is MethodType and value.__self__ is self._spider:
@@ -282,11 +313,13 @@ class Codec:
             raise Unreadable(
                 "the stored request is damaged: it is not a list of URL, callback, meta and fields"
             )
-        url = row[0]
+        url = _whole(row[0])
         if type(url) is not str or ("://" not in url and not url.startswith(("about:", "data:"))):
             raise Unreadable(f"the stored request is damaged: its URL is {reprlib.repr(url)}")
-        callback = None if row[1] is None else self._method(row[1], "callback")
+        callback = None if row[1] is None else self._method(_callback_name(row[1]), "callback")
         meta = row[2] if len(row) > 2 else None
+        if type(meta) is int:
+            meta = {"depth": meta}
         if meta is not None and type(meta) is not dict:
             raise Unreadable("the stored request is damaged: its meta is no dict")
         if len(row) < 4:
@@ -324,6 +357,7 @@ def describe(payload: bytes) -> dict[str, str | None]:
     """Method, URL and the names of callback and errback in a payload, to be shown; needs no spider."""
     try:
         url, callback, _, rest = [*read(payload), None, None][:4]
+        url = _whole(url)
         fields = rest or {}
         method, errback = fields.get("m", "GET"), fields.get("e")
     except Unreadable:
@@ -332,4 +366,4 @@ def describe(payload: bytes) -> dict[str, str | None]:
         raise Unreadable(f"the stored request is damaged: {error}") from error
     if type(url) is not str or type(method) is not str:
         raise Unreadable(f"the stored request is damaged: its URL is {reprlib.repr(url)}")
-    return {"method": method, "url": url, "callback": callback, "errback": errback}
+    return {"method": method, "url": url, "callback": _callback_name(callback), "errback": errback}

@@ -21,6 +21,7 @@ class Running:
 
     def __init__(self) -> None:
         self._leased: dict[Request, tuple[int, float]] = {}
+        self._unsent: set[Request] = set()
         self._items: dict[int, list[bytes]] = {}
         self._local: dict[Request, tuple[int | None, float]] = {}
         self._queue: list[tuple[int, int, Request, int | None]] = []
@@ -30,6 +31,20 @@ class Running:
 
     def start(self, request: Request, token: int) -> None:
         self._leased[request] = (token, time.monotonic())
+        self._unsent.add(request)
+
+    def own(self, request: Request) -> int | None:
+        """The request's own lease."""
+        found = self._leased.get(request)
+        return found[0] if found is not None else None
+
+    def send(self, request: Request) -> int | None:
+        """The own lease of a request that is about to be downloaded; None if it has been downloaded before:
+        a callback may download its response's request again."""
+        if request not in self._unsent:
+            return None
+        self._unsent.discard(request)
+        return self._leased[request][0]
 
     def token(self, request: Request | None) -> int | None:
         """The lease that brings this request, or what comes of it, again should this worker die."""
@@ -79,6 +94,7 @@ class Running:
         """What may be settled, now that Scrapy has only ``active`` in hand."""
         ended = set()
         for request in [r for r in self._leased if r not in active]:
+            self._unsent.discard(request)
             ended.add(self._leased.pop(request)[0])
         for request in [r for r in self._local if r not in active]:
             pin, _ = self._local.pop(request)
@@ -101,5 +117,6 @@ class Running:
 
     def forget(self, request: Request) -> None:
         """A leased request that is given up."""
+        self._unsent.discard(request)
         token, _ = self._leased.pop(request)
         self._items.pop(token, None)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
+from collections import deque
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from scrapy import Request, Spider, signals
 from scrapy.core.scheduler import BaseScheduler
@@ -21,7 +22,7 @@ from scrapy_fleet.crawl.state import SpiderState
 from scrapy_fleet.crawl.stats import Numbers
 from scrapy_fleet.errors import FleetError, Unreadable, Unstorable
 from scrapy_fleet.frontier import Frontier
-from scrapy_fleet.model import Entry, Joined, Lease, Outcome, Sample, Seeding
+from scrapy_fleet.model import Entry, Joined, Lease, Outcome, Seeding
 from scrapy_fleet.process import this_worker
 from scrapy_fleet.settings import Options
 
@@ -56,9 +57,10 @@ class Scheduler(BaseScheduler):
         self._seed_counts = SeedCounts()
         self._seeds_left = False
         self._seeds_failed = False
-        self._running = Running()
+        self.running = Running()
         self._local_keys: set[int] = set()
         self._unstorable_told = False
+        self._lost_slots: deque[str] = deque(maxlen=1000)
         self._closed = False
 
     # Opening and closing
@@ -99,12 +101,10 @@ class Scheduler(BaseScheduler):
         return opened
 
     def _joined(self, joined: Joined) -> None:
-        assert self.frontier is not None
         assert self.options is not None
         self.run = joined.run
         self.state.load(joined.state)
-        counts = joined.counts
-        name = self.options.crawl
+        counts, name = joined.counts, self.options.crawl
         if joined.resumed:
             logger.info(
                 "Resuming crawl %r: %d requests waiting, %d in hand elsewhere, %d done, %d dead.",
@@ -112,9 +112,6 @@ class Scheduler(BaseScheduler):
             )
         else:
             logger.info("Starting crawl %r.", name)
-        connect = self.crawler.signals.connect
-        connect(self._response_downloaded, signals.response_downloaded)
-        connect(self._left_downloader, signals.request_left_downloader)
         self.loop.later(self._tick_every, self._tick)
         self._resolve_open()
 
@@ -157,15 +154,12 @@ class Scheduler(BaseScheduler):
         if counts.dead:
             logger.warning(
                 "%d requests of crawl %r are dead; see why with: scrapy fleet dead %s",
-                counts.dead,
-                name,
-                name,
+                *(counts.dead, name, name),
             )
         if counts.open:
             logger.info(
                 "Crawl %r is not finished: %d requests are left. The same command resumes it.",
-                name,
-                counts.open,
+                *(name, counts.open),
             )
 
     # The engine's side
@@ -173,7 +167,7 @@ class Scheduler(BaseScheduler):
     def has_pending_requests(self) -> bool:
         if self.frontier is None or self.failure is not None or self._closed:
             return False
-        if self._running.has_local:
+        if self.running.has_local:
             return True
         if self._seeds_failed and self.frontier.seeding is Seeding.MINE:
             return not self.frontier.quiet
@@ -183,7 +177,7 @@ class Scheduler(BaseScheduler):
         return not self.frontier.ended
 
     def __len__(self) -> int:
-        return (self.frontier.counts.waiting if self.frontier else 0) + self._running.queued
+        return (self.frontier.counts.waiting if self.frontier else 0) + self.running.queued
 
     def enqueue_request(self, request: Request) -> bool:
         """Take a request; the answer is True as long as it is not known here to be a repeat."""
@@ -206,7 +200,7 @@ class Scheduler(BaseScheduler):
             return self._keep_in_memory(request, parent, key, error)
         token: int | None = None
         if key is None:
-            token = self._running.token(self._parent_of(parent))
+            token = self.running.token(self._parent_of(parent))
             if token is not None and not self.frontier.holds(token):
                 return False  # what it comes from has gone to another worker, where it comes again
         self.frontier.add(entry, token)
@@ -217,20 +211,32 @@ class Scheduler(BaseScheduler):
     def next_request(self) -> Request | None:
         if self.frontier is None or self.failure is not None or self.frontier.held_back:
             return None
-        if (local := self._running.next_local()) is not None:
+        if (local := self.running.next_local()) is not None:
             self._stats.inc_value("scheduler/dequeued")
             return local
         while (lease := self.frontier.next()) is not None:
+            if lease.lost:
+                self._bury(lease)
+                continue
             try:
                 request = self.codec.decode(lease.payload)
             except Unreadable as error:
                 logger.error("A stored request cannot be read and is kept as dead: %s", error)
                 self.frontier.settle(Outcome(lease.token, dead=str(error)))
                 continue
-            self._running.start(request, lease.token)
+            self.running.start(request, lease.token)
             self._stats.inc_value("scheduler/dequeued")
             return request
         return None
+
+    def _bury(self, lease: Lease) -> None:
+        """Its slot has been given up."""
+        assert self.frontier is not None
+        if lease.slot not in self._lost_slots:
+            self._lost_slots.append(lease.slot)
+            logger.error("%s is given up; what waits for it is kept as dead: %s.", lease.slot, lease.lost)
+        self._stats.inc_value("fleet/given_up")
+        self.frontier.settle(Outcome(lease.token, dead=lease.lost))
 
     def _key(self, request: Request) -> int | None:
         """What "seen" means for this request; None if it is not to be filtered."""
@@ -247,10 +253,15 @@ class Scheduler(BaseScheduler):
             fingerprint = blake2b(fingerprint, digest_size=8).digest()
         return int.from_bytes(fingerprint[:8], "big", signed=True)
 
+    def lease_of(self, request: Request) -> Lease | None:
+        """The lease that a request runs under; None if it has none of its own (any more)."""
+        token = self.running.own(request)
+        return self.frontier.lease(token) if self.frontier is not None and token is not None else None
+
     def _parent_of(self, parent: Request | None) -> Request | None:
         """The request whose callback gave this one, or whose redirect or retry it is; if it can be told."""
         if parent is None:
-            leaving = self.seam.leaving(self._running.all())
+            leaving = self.seam.leaving(self.running.all())
             if len(leaving) == 1:
                 return leaving[0]
         return parent
@@ -277,7 +288,7 @@ class Scheduler(BaseScheduler):
             self._local_keys.add(key)
             assert self.frontier is not None
             self.frontier.outbox.keep(marks=[key])
-        self._running.keep(request, self._running.token(self._parent_of(parent)))
+        self.running.keep(request, self.running.token(self._parent_of(parent)))
         self._stats.inc_value("scheduler/enqueued")
         return True
 
@@ -288,9 +299,9 @@ class Scheduler(BaseScheduler):
         assert self.frontier is not None
         if self.seam.closing:
             self.frontier.drain()
-        for outcome in self._running.finished(self.seam.active()):
+        for outcome in self.running.finished(self.seam.active()):
             self.frontier.settle(outcome)
-        if self._seeds_left and not self._running.has_orphans:
+        if self._seeds_left and not self.running.has_orphans:
             self._seeds_left = False
             self.frontier.seeded()
         self.frontier.outbox.keep(state=self.state.changed(), stats=self.numbers.changed())
@@ -303,6 +314,9 @@ class Scheduler(BaseScheduler):
         """The fleet was told to stop. (A spider that is still being opened cannot be closed yet.)"""
         if self.frontier is not None and self.frontier.mode == "stop" and self.seam.running:
             self.seam.stop("fleet_stop")
+
+    def given_up(self) -> None:
+        self.known_urls.clear()
 
     def emptied(self, held: list[Lease]) -> list[Entry]:
         # Links that were queued before are lost: they must be taken when they are met again.
@@ -336,9 +350,9 @@ class Scheduler(BaseScheduler):
     def keep_item(self, item: bytes, parent: Request | None) -> None:
         """Store an item together with the end of the request it came from."""
         assert self.frontier is not None
-        token = self._running.token(parent)
+        token = self.running.token(parent)
         if token is not None:
-            self._running.add_item(token, item)
+            self.running.add_item(token, item)
         else:
             self.frontier.outbox.keep(items=[item])
 
@@ -367,7 +381,7 @@ class Scheduler(BaseScheduler):
         if self._closed or self.frontier is None or self.failure is not None:
             return
         assert self.options is not None
-        for request, token in self._running.older_than(self.options.max_runtime):
+        for request, token in self.running.older_than(self.options.max_runtime):
             self._give_up(request, token)
         self._obey()
         self.frontier.tick()
@@ -381,18 +395,7 @@ class Scheduler(BaseScheduler):
             logger.error("%s, which could not be stored, is given up: %s.", request, reason)
         else:
             logger.error("%s is kept as dead: %s.", request, reason)
-            self._running.forget(request)
+            self.running.forget(request)
             self.frontier.settle(Outcome(token, dead=reason))
         self.seam.abandon(request)
         self.seam.nudge()
-
-    def _response_downloaded(self, response: Any, request: Request, spider: Spider) -> None:
-        self._sample(request, request.meta.get("download_latency"), response.status)
-
-    def _left_downloader(self, request: Request, spider: Spider) -> None:
-        self._sample(request, None, None)
-
-    def _sample(self, request: Request, latency: float | None, status: int | None) -> None:
-        token = self._running.token(request)
-        if token is not None and self.frontier is not None:
-            self.frontier.sample(Sample(token, latency, status))

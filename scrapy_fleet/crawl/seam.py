@@ -10,12 +10,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sys
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Container
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import scrapy
 from scrapy import Request
+from scrapy.core.downloader import Slot as DownloaderSlot
 from scrapy.core.scraper import Slot as ScraperSlot
 from scrapy.http import Headers
 from scrapy.http.request import NO_CALLBACK
@@ -29,6 +31,10 @@ if TYPE_CHECKING:
     from twisted.python.failure import Failure
 
     from scrapy_fleet.crawl.scheduler import Scheduler
+
+
+LANE = ("active", "concurrency", "delay", "lastseen", "queue", "transferring")
+"""What is used of a downloader's slot."""
 
 
 class EventLoop:
@@ -70,6 +76,7 @@ class Seam:
             ),
             "engine.downloader.active": isinstance(getattr(downloader, "active", None), set),
             "engine.downloader.get_slot_key": callable(getattr(downloader, "get_slot_key", None)),
+            "engine.downloader.slots[...]": all(hasattr(DownloaderSlot(1, 0.0, 0.0), name) for name in LANE),
             "engine.scraper.slot": hasattr(engine.scraper, "slot"),
             "engine.scraper.slot.active": isinstance(getattr(scraper, "active", None), set),
             "engine.scraper.slot.queue": hasattr(getattr(scraper, "queue", None), "popleft"),
@@ -78,8 +85,8 @@ class Seam:
         if missing:
             raise IncompatibleScrapy(
                 f"Scrapy {scrapy.__version__} has no {', '.join(missing)} as scrapy-fleet knows it, so it "
-                "cannot tell when a request is finished. Upgrade scrapy-fleet, or use an older Scrapy "
-                "(2.13 to 2.19 are known)."
+                "cannot tell when a request is finished, nor keep its pace. Upgrade scrapy-fleet, or use an "
+                "older Scrapy (2.13 to 2.19 are known)."
             )
 
     def active(self) -> set[Request]:
@@ -140,6 +147,40 @@ class Seam:
     def slot_key(self, request: Request) -> str:
         """What the request is throttled with: its host, or its ``download_slot``."""
         return str(self._engine.downloader.get_slot_key(request))
+
+    # The downloader's slots. They pace what does not come from the scheduler.
+
+    def _lane(self, slot: str) -> Any:
+        return getattr(self._engine.downloader, "slots", {}).get(slot)
+
+    def delay_in_downloader(self, slot: str) -> float | None:
+        """None as long as the downloader does not know the slot."""
+        lane = self._lane(slot)
+        return float(lane.delay) if lane is not None else None
+
+    def set_delay_in_downloader(self, slot: str, delay: float) -> None:
+        lane = self._lane(slot)
+        if lane is not None:
+            lane.delay = delay
+
+    def wait_in_downloader(self, slot: str) -> float:
+        """For how many seconds a request that came now would have to wait there for its slot's delay."""
+        lane = self._lane(slot)
+        if lane is None or not lane.delay:
+            return 0.0
+        # Up to 2.13 it looks at the wall clock, whose seconds are many more than those of the other.
+        now = time.time() if lane.lastseen > 1e9 else time.monotonic()
+        return float(max(0.0, lane.lastseen + lane.delay - now) + lane.delay * len(lane.queue))
+
+    def make_room_in_downloader(self, slot: str, usual: int, leased: Container[Request]) -> None:
+        """Another leased request is about to come: it must not wait there for others that are leased."""
+        lane = self._lane(slot)
+        if lane is not None and (lane.concurrency > usual or len(lane.active) >= lane.concurrency):
+            lane.concurrency = max(usual, 1 + sum(request in leased for request in lane.active))
+
+    def downloading(self, slot: str) -> int:
+        lane = self._lane(slot)
+        return len(lane.transferring) if lane is not None else 0
 
     def stop(self, reason: str) -> None:
         """Close the spider, whatever it is doing."""

@@ -11,6 +11,13 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from scrapy_fleet.ops.host_arguments import (
+    HOST_COMMANDS,
+    add_host_commands,
+    finish_host_options,
+    run_host_command,
+)
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -26,6 +33,8 @@ examples:
   %(prog)s status                      the crawls of this project
   %(prog)s status news --watch         one of them, live
   %(prog)s dead news requeue --all     try again what was given up
+  %(prog)s throttle HOST --delay 2     be gentler to a site, at once and everywhere
+  %(prog)s why URL                     where it is, and what it waits for
   %(prog)s doctor                      what is wrong, and how to mend it
 """
 
@@ -67,10 +76,13 @@ def add_commands(parser: argparse.ArgumentParser, prog: str) -> None:
     status.add_argument("--watch", action="store_true", help="every second, until the crawl has finished")
 
     hosts = commands.add_parser(
-        "hosts", parents=[crawl, where], help="the hosts of a crawl, the busiest first",
-        description="The hosts of a crawl, those with most waiting first.",
+        "hosts", parents=[crawl, where], help="the hosts of a crawl: how they are treated, why they wait",
+        description="The hosts of a crawl, those with most waiting first: how far apart and how many at "
+        "a time their requests are, why they wait and until when, and what the fleet was told about them.",
     )  # fmt: skip
     hosts.add_argument("--limit", type=_positive, default=20, metavar="N", help="how many (20)")
+
+    add_host_commands(commands, where, prog)
 
     peek = commands.add_parser(
         "peek", parents=[crawl, where], help="the next requests",
@@ -138,7 +150,7 @@ def add_commands(parser: argparse.ArgumentParser, prog: str) -> None:
 
 def finish_options(parser: argparse.ArgumentParser, opts: argparse.Namespace, rest: list[str]) -> None:
     """Check what argparse cannot; ends with its usual message if something is wrong."""
-    if opts.fleet_command == "dead" and not any(word.startswith("-") for word in rest):
+    if hasattr(opts, "words") and not any(word.startswith("-") for word in rest):
         # argparse takes a list of words only in one piece; these came after an option.
         opts.words, rest = [*opts.words, *rest], []
     if rest:
@@ -148,6 +160,8 @@ def finish_options(parser: argparse.ArgumentParser, opts: argparse.Namespace, re
             parser.error(f"-s {text}: it must be NAME=VALUE")
     if opts.fleet_command == "dead":
         _finish_dead(parser, opts)
+    elif hasattr(opts, "words"):
+        finish_host_options(parser, opts)
 
 
 def _finish_dead(parser: argparse.ArgumentParser, opts: argparse.Namespace) -> None:
@@ -200,9 +214,11 @@ def _run(opts: argparse.Namespace, settings: BaseSettings | None) -> int:
 
         return status(place, opts.crawl, watch=opts.watch, as_json=opts.as_json)
     if opts.fleet_command == "hosts":
-        from scrapy_fleet.ops.status import hosts
+        from scrapy_fleet.ops.hosts import hosts
 
         return hosts(place, opts.crawl, limit=opts.limit, as_json=opts.as_json)
+    if opts.fleet_command in (*HOST_COMMANDS, "why"):
+        return run_host_command(place, opts)
     if opts.fleet_command in ("workers", "pause", "resume", "stop", "clear"):
         return _control(place, opts)
     if opts.fleet_command == "peek":
@@ -236,7 +252,8 @@ def _place(opts: argparse.Namespace, settings: BaseSettings | None) -> Place:
     from scrapy_fleet.ops.place import Place, project_settings
 
     named = opts.url is not None or opts.jobdir is not None
-    if settings is None and (opts.own or opts.fleet_command == "doctor" or not named):
+    # 'why' needs the project's fingerprinter, wherever the crawl is.
+    if settings is None and (opts.own or opts.fleet_command in ("doctor", "why") or not named):
         settings = project_settings()
         if settings is None and opts.own:
             from scrapy.settings import Settings

@@ -1,4 +1,4 @@
-"""``status`` and ``hosts``: how a crawl is doing."""
+"""``status``: how a crawl is doing, and what holds it back."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ import msgspec
 from msgspec.structs import replace
 
 from scrapy_fleet.errors import StoreAway
-from scrapy_fleet.model import SlotView, Snapshot, WorkerView
+from scrapy_fleet.model import Snapshot, WorkerView
+from scrapy_fleet.ops.hosts import slots_table
+from scrapy_fleet.ops.limits import in_short, limit_of, may_be_limited
 from scrapy_fleet.ops.place import Place
 from scrapy_fleet.ops.show import count, duration, number, on_terminal, paint, plain, print_json, table
 
@@ -21,6 +23,11 @@ if TYPE_CHECKING:
 
 HOSTS = 5
 """How many hosts ``status`` shows."""
+JUDGED = 100
+"""How many hosts it looks at to tell what holds the crawl back."""
+LOOKS = 4
+LOOK_AGAIN = 0.05
+"""How often it looks, and after how many seconds again, where a host is at its limit now and then."""
 COLOURS = {
     "new": "dim",
     "seeding": "green",
@@ -44,7 +51,7 @@ def status(place: Place, crawl: str | None, *, watch: bool, as_json: bool) -> in
     seen: list[tuple[str, Snapshot]] = []
     for name, here in found.items():
         with closing(here.open(name)) as store:
-            seen.append((store.url, look(store)))
+            seen.append((store.url, _closer_look(store) if len(found) == 1 else look(store)))
     if as_json:
         print_json({"crawls": [_as_data(url, snapshot) for url, snapshot in seen]})
     elif len(seen) == 1:
@@ -54,7 +61,7 @@ def status(place: Place, crawl: str | None, *, watch: bool, as_json: bool) -> in
     return 0
 
 
-def look(store: Store, slots: int = HOSTS) -> Snapshot:
+def look(store: Store, slots: int = JUDGED) -> Snapshot:
     """A snapshot whose status also says that all workers have fallen silent, or what they are told."""
     snapshot = store.snapshot(slots)
     if snapshot.status not in ("running", "seeding"):
@@ -66,8 +73,19 @@ def look(store: Store, slots: int = HOSTS) -> Snapshot:
     return snapshot
 
 
+def _closer_look(store: Store) -> Snapshot:
+    for _ in range(LOOKS - 1):
+        snapshot = look(store)
+        if limit_of(snapshot) is not None or not may_be_limited(snapshot):
+            return snapshot
+        time.sleep(LOOK_AGAIN)
+    return look(store)
+
+
 def _as_data(url: str, snapshot: Snapshot, rate: float | None = None) -> dict[str, Any]:
-    return {"url": url, **msgspec.to_builtins(snapshot), "rate": rate}
+    limit = msgspec.to_builtins(limit_of(snapshot))
+    shown = replace(snapshot, slots=snapshot.slots[:HOSTS])
+    return {"url": url, **msgspec.to_builtins(shown), "limit": limit, "rate": rate}
 
 
 # One crawl, in full
@@ -88,9 +106,12 @@ def in_full(url: str, snapshot: Snapshot, rate: float | None = None) -> str:
     if snapshot.workers:
         parts += ["", workers_table(snapshot.workers, indent=2)]
     if snapshot.slots:
-        parts += ["", slots_table(snapshot.slots, indent=2)]
-        if (more := snapshot.slot_count - len(snapshot.slots)) > 0:
+        shown = snapshot.slots[:HOSTS]
+        parts += ["", slots_table(shown, indent=2)]
+        if (more := snapshot.slot_count - len(shown)) > 0:
             parts.append(paint(f"  and {count(more, 'host')} more", "dim"))
+    if (limit := limit_of(snapshot)) is not None:
+        parts += ["", f"  {limit.says}"]
     if snapshot.status == "stopped":
         parts += ["", f"  {_why_stopped(snapshot)}"]
     if snapshot.mode == "pause" and snapshot.status != "finished":
@@ -116,24 +137,6 @@ def workers_table(workers: tuple[WorkerView, ...], *, indent: int = 0) -> str:
         for worker in workers
     ]
     return table(("worker", ">age", ">held", "deadline"), rows, indent=indent)
-
-
-def slots_table(slots: tuple[SlotView, ...], *, indent: int = 0) -> str:
-    rows = [
-        (
-            slot.name,
-            number(slot.waiting),
-            number(slot.leased),
-            number(slot.done),
-            duration(slot.delay) if slot.delay else "-",
-            number(slot.concurrency),
-            "-" if slot.latency is None else duration(slot.latency),
-            duration(slot.next_in) if slot.next_in else "now" if slot.waiting else "-",
-        )
-        for slot in slots
-    ]
-    head = ("host", ">waiting", ">leased", ">done", ">delay", ">concurrency", ">latency", ">next in")
-    return table(head, rows, indent=indent)
 
 
 def _in_lines(snapshots: list[Snapshot]) -> str:
@@ -205,24 +208,6 @@ def _line(snapshot: Snapshot, rate: float | None) -> str:
     names = ("waiting", "leased", "done", "dead")
     parts = [f"{name} {number(getattr(snapshot.counts, name))}" for name in names]
     parts += [f"items {number(snapshot.items)}"] + ([] if rate is None else [f"{rate:,.1f}/s"])
+    if (limit := limit_of(snapshot)) is not None:
+        parts.append(in_short(limit))
     return f"{time.strftime('%H:%M:%S')}  {plain(snapshot.crawl)}  {snapshot.status}  {'  '.join(parts)}"
-
-
-# Hosts
-
-
-def hosts(place: Place, crawl: str | None, *, limit: int, as_json: bool) -> int:
-    place, name = place.resolve(crawl)
-    with closing(place.open(name)) as store:
-        snapshot = store.snapshot(limit)
-    if as_json:
-        slots = msgspec.to_builtins(snapshot.slots)
-        print_json({"crawl": name, "hosts": slots, "host_count": snapshot.slot_count})
-        return 0
-    if not snapshot.slots:
-        print(f"Crawl {name!r} has met no host yet.")
-        return 0
-    print(slots_table(snapshot.slots))
-    if (more := snapshot.slot_count - len(snapshot.slots)) > 0:
-        print(paint(f"and {count(more, 'host')} more; show them with --limit", "dim"))
-    return 0

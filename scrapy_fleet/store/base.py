@@ -7,16 +7,36 @@ transaction. Times are the store's own: callers give and get durations only.
 ``waiting + leased + done + dead == accepted`` holds after every verb.
 
 **Who is next.** Among slots that have waiting entries, room (fewer leases with a running download
-than ``Rule.concurrency``) and are due, the one whose first entry ranks best; on a tie, the slot
-served longest ago. Inside a slot: higher priority first, seeds after others of their priority,
-then the newest first (``Plan.lifo``) or the oldest first; seeds always oldest first. An entry
-that comes back takes the place it had. While several workers are in the crawl, none is given more
-of a slot than its share, ``Rule.concurrency`` by the number of workers, rounded up: so that the first
-to come does not leave the others idle.
+than their concurrency) and are due, the one whose first entry ranks best, its priority raised by the slot's
+``Override.boost``; on a tie, the slot served longest ago. Inside a slot: higher priority first, seeds
+after others of their priority, then the newest first (``Plan.lifo``) or the oldest first; seeds always
+oldest first. An entry that comes back takes the place it had. While several workers are in the
+crawl, none is given more of a slot than its share, the slot's concurrency by the number of workers,
+rounded up: so that the first to come does not leave the others idle.
 
 **Pacing.** A slot with a delay hands out its entries at least that far apart, up to ``HORIZON``
 seconds ahead; each lease says in how many seconds it may run, and none may run before the slot's
 time. Jitter spreads the distance evenly over ``delay * (1 - jitter)`` to ``delay * (1 + jitter)``.
+
+How far apart, and how many at a time, is decided by :mod:`scrapy_fleet.politeness` from the plan, the
+slot's manners and what people told about it (``override``): ``delay_of``, ``pace_of`` (what no jitter goes
+below, and ``Lease.pace``) and ``concurrency_of`` take the place of what its rule says. A slot is due
+when ``due_at`` is; one that is blocked has no room. In a slot that is given up (``Manners.lost``) neither
+delay nor hold counts any more, and its leases say that they are lost. What a lease says of its slot
+(``pace``, ``probe``, ``lost``) is true when the answer is given, also if it is given again.
+
+What was reserved stays reserved. But the workers that have leases in a slot are told, once, that it was
+*halted* (``Receipt.held``): a sample or a notice moved its ``held_until`` forward, a notice raised its delay,
+or an override raised its delay or lowered its concurrency. The crawl counts such events, and each slot keeps
+the count of its last. A receipt names, sorted, the slots that were halted after the worker's batch before
+this one was answered, and in which it has leases of earlier batches.
+
+**Spare leases.** Of a slot without delay that is due now, not probed, not given up, and in which no
+suspect waits, a worker that has no more downloads running there than its share gets as many spares as it has
+downloads running, less the spares it has: after all else, in the same order, and only of what it wants.
+A spare counts as leased, but takes no room until a sample says that it has taken over the room of another
+of its slot (``Sample.then``); if it is not held any more, or is no spare, the room becomes free. A worker
+that runs a suspect gets none.
 
 **Workers that die.** A worker that neither commits nor beats for its time-to-live is given up at
 the next beat of any worker: its entries go back to where they were, with one attempt more. From
@@ -38,7 +58,21 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from scrapy_fleet.model import Batch, Beat, Joined, Kind, Mode, Plan, Receipt, Row, Snapshot, Worker
+from scrapy_fleet.model import (
+    Batch,
+    Beat,
+    Joined,
+    Kind,
+    Mode,
+    Override,
+    Paper,
+    Plan,
+    Receipt,
+    Row,
+    SlotView,
+    Snapshot,
+    Worker,
+)
 
 HORIZON = 1.0
 PATIENCE = 30.0
@@ -57,7 +91,7 @@ class Store(Protocol):
 
         A worker that was given up and comes back says to which ``run`` it belongs: it begins none anew.
 
-        A new run clears all entries and counters, and what was seen unless ``plan.keep_seen``.
+        A new run clears all entries, slots and counters, and what was seen unless ``plan.keep_seen``.
         The first worker to come gets the seeding (``Seeding.MINE``); later, whoever joins, commits or
         beats while nobody has it and it has not ended. ``ttl`` is how many seconds of
         silence the others allow. Joining twice under one id changes nothing but plan and ttl.
@@ -68,7 +102,9 @@ class Store(Protocol):
 
         1. ``adds`` whose key is new are accepted and their key marked seen; others are *known*.
         2. ``marks`` are marked seen.
-        3. ``samples`` free the room that a download took in its slot.
+        3. ``samples`` free the room that a download took in its slot, or give it to a spare lease, and
+           change the slot's manners. Those of leases that the worker does not hold, or that have no room,
+           are passed over. ``notices`` come after them; a slot that was not met is made for its notice.
         4. ``outcomes`` settle leases: to *done*, or to *dead* with a reason; their items are kept.
            ``releases`` go back as they were. A token the worker does not hold is passed over,
            its items too.
@@ -76,7 +112,8 @@ class Store(Protocol):
            if the worker holds it.
         6. ``items``, ``stats`` and ``state`` are kept.
         7. Leases are handed out, or with ``leave`` the worker is forgotten and all it holds
-           released; with ``finish`` the crawl is finished if it is seeded and nothing is open.
+           released; with ``finish`` the crawl is finished if it is seeded, nothing is open and nobody
+           feeds it.
 
         What is accepted opens a finished crawl again. Repeating the worker's last batch (same
         ``seq``) changes nothing and brings its leases again, those it still holds.
@@ -87,6 +124,12 @@ class Store(Protocol):
 
     def give_up(self, workers: tuple[str, ...]) -> int:
         """Give up these workers now (their processes are known to be gone); how many leases came back."""
+
+    def feed(self, producer: str, ttl: float) -> None:
+        """A producer is about to bring more: the crawl is not over, whatever is left of it.
+
+        It holds for ``ttl`` seconds, and is given up at the next beat of any worker after that; 0 ends it.
+        """
 
     def snapshot(self, slots: int = 20) -> Snapshot:
         """The counters, the ``slots`` busiest slots, and the workers."""
@@ -99,7 +142,10 @@ class Store(Protocol):
         """
 
     def requeue(self, ids: tuple[int, ...] | None = None) -> int:
-        """Dead entries (all, if no ids) wait again, with no attempts; a finished crawl is open again."""
+        """Dead entries (all, if no ids) wait again, with no attempts; a finished crawl is open again.
+
+        If their slots were given up, these get a new chance (``pardoned``).
+        """
 
     def drop(self, ids: tuple[int, ...] | None = None) -> int:
         """Dead entries (all, if no ids) are given up for good; they count as done."""
@@ -108,11 +154,35 @@ class Store(Protocol):
         """Tell the fleet to run, to pause or to stop; the workers learn it with their next answer."""
 
     def clear(self) -> None:
-        """Forget the crawl: all entries, what was seen, items, counters, state and slots, and its mode.
+        """Forget the crawl: entries, what was seen, items, counters, state, slots, overrides, papers, mode.
 
         It is as if it were new, with the next ``run``. While live workers are in it, it raises
         :class:`~scrapy_fleet.errors.StoreError` and changes nothing; silent ones are forgotten.
         """
+
+    def override(self, slot: str, override: Override | None) -> None:
+        """Tell the fleet how to treat a slot, or take it back; it outlives runs, but not :meth:`clear`.
+
+        A slot that was given up gets a new chance (``pardoned``).
+        """
+
+    def slot(self, name: str) -> SlotView | None:
+        """One slot, if the crawl has met it or was told about it."""
+
+    def seen(self, keys: tuple[int, ...]) -> tuple[bool, ...]:
+        """Which of these keys the crawl has met."""
+
+    def paper(self, name: str, worker: str, max_age: float, patience: float) -> Paper:
+        """A document that the workers of a crawl share, or the task of making it.
+
+        The first to ask for one that is not there, or is older than ``max_age`` seconds, is to make it
+        (``Paper.mine``), and hears so again if it asks again; others learn that somebody does (no data, and
+        not theirs), and ask again. If it has not come within ``patience`` seconds of the first, the next
+        to ask is to make it. The worker is a name here, nothing more: it need not be in the crawl.
+        """
+
+    def write_paper(self, name: str, data: bytes) -> None:
+        """Here it is. Papers outlive runs, but not :meth:`clear`."""
 
     def items(self, after: int = 0, limit: int = 100) -> list[tuple[int, bytes]]:
         """Items kept by the crawl, oldest first, with their numbers."""

@@ -9,16 +9,14 @@ import heapq
 import itertools
 import random as random_module
 import time
-from collections import Counter
 from collections.abc import Callable, Iterable
 
-from scrapy_fleet import model
+from scrapy_fleet import model, politeness
 from scrapy_fleet.errors import CrawlInUse, GivenUp
 from scrapy_fleet.model import Batch, Counts, Entry, Lease, Plan, Receipt, Row, Seeding, Worker
-from scrapy_fleet.store.base import HORIZON, MAX_WANT, PATIENCE
-from scrapy_fleet.store.memory_records import Hold, Kept, Member, Slot
-
-LATENCY_WEIGHT = 0.3
+from scrapy_fleet.store.base import MAX_WANT
+from scrapy_fleet.store.memory_leasing import TOKENS_IN_BATCH, Leasing, lease_of, retry_in
+from scrapy_fleet.store.memory_records import Document, Hold, Kept, Member, Slot
 
 
 class MemoryStore:
@@ -35,12 +33,15 @@ class MemoryStore:
     ) -> None:
         self.crawl = crawl
         self._clock = clock
-        self._random = random or random_module.Random()
+        self._leasing = Leasing(random or random_module.Random())
         self._ids = itertools.count(1)
-        self._turns = itertools.count(1)
         self._members: dict[str, Member] = {}
         self._seen: set[int] = set()
         self._items: list[bytes] = []
+        self._overrides: dict[str, model.Override] = {}
+        self._papers: dict[str, Document] = {}
+        self._producers: dict[str, float] = {}
+        self._halts = 0
         self._plan = Plan()
         self._run = 1
         self._joined_ever = False
@@ -76,7 +77,7 @@ class MemoryStore:
             self._mode = "run"
         self._plan = plan
         for slot in self._slots.values():
-            slot.rule = plan.rule_of(slot.name)
+            slot.plan = plan
         resumed = not new_run and self._accepted > 0
         others = tuple(member.worker for id, member in self._members.items() if id != worker.id)
         seeding = self._seeding(worker.id)
@@ -88,11 +89,17 @@ class MemoryStore:
         self._alive(worker, now)
         silent = [id for id, member in self._members.items() if member.deadline <= now and id != worker]
         reaped = self._bury(silent, now)
+        self._producers = {name: until for name, until in self._producers.items() if until > now}
         self._offer_seeding(worker)
         return model.Beat(self._counts(), self._seeding(worker), reaped, self._mode)
 
     def give_up(self, workers: tuple[str, ...]) -> int:
         return self._bury(workers, self._clock())
+
+    def feed(self, producer: str, ttl: float) -> None:
+        self._producers.pop(producer, None)
+        if ttl > 0:
+            self._producers[producer] = self._clock() + ttl
 
     def _any_alive(self, now: float, but: str | None = None) -> bool:
         return any(member.deadline > now for id, member in self._members.items() if id != but)
@@ -144,7 +151,9 @@ class MemoryStore:
         member.known = self._add(batch.adds)
         self._seen.update(batch.marks)
         for sample in batch.samples:
-            self._take_sample(member, sample)
+            self._take_sample(member, sample, now)
+        for notice in batch.notices:
+            self._take_notice(notice, now)
         for outcome in batch.outcomes:
             for hold in self._let_go(member, [outcome.token]):
                 self._items.extend(outcome.items)
@@ -166,27 +175,42 @@ class MemoryStore:
         for name in [name for name, data in batch.state.items() if data is None]:
             self._state.pop(name, None)
 
-        leases: list[Lease] = []
-        retry_in = None
+        member.told_before, member.told = member.told, self._halts
+        tokens: list[int] = []
+        later = None
         if batch.leave:
             for hold in self._forget(batch.worker):
                 self._wait(hold.kept, now)
-            if batch.finish and self._seeded and self._counts().open == 0:
+            if batch.finish and self._seeded and not (self._counts().open or self._producers):
                 self._finished = True
         elif batch.want > 0 and self._mode == "run":
             want = min(batch.want, MAX_WANT)
-            leases = self._hand_out(member, want, now)
-            retry_in = self._retry_in(now) if len(leases) < want else None
-        return Receipt(self._counts(), seeding, tuple(leases), member.known, retry_in, self._mode)
+            slots = self._slots.values()
+            tokens = self._leasing.hand_out(member, slots, len(self._members), want, now)
+            later = retry_in(slots, now) if len(tokens) < want else None
+        for token in tokens:
+            del self._waiting[member.holds[token].kept.id]
+        leases, held = self._leases(member, tokens, now), self._halted(member)
+        return Receipt(self._counts(), seeding, leases, member.known, later, self._mode, held)
 
     def _receipt_again(self, member: Member, seq: int, now: float) -> Receipt:
         """The answer to a batch that was applied before. Only the last one's is still known."""
         counts, seeding = self._counts(), self._seeding(member.worker.id)
         if seq < member.seq:
             return Receipt(counts, seeding, mode=self._mode)
-        tokens = [token for token in sorted(member.holds) if token // 65536 == seq]
-        leases = tuple(self._lease(token, member.holds[token], now) for token in tokens)
-        return Receipt(counts, seeding, leases, member.known, mode=self._mode)
+        tokens = [token for token in sorted(member.holds) if token // TOKENS_IN_BATCH == seq]
+        leases = self._leases(member, tokens, now)
+        return Receipt(counts, seeding, leases, member.known, mode=self._mode, held=self._halted(member))
+
+    @staticmethod
+    def _leases(member: Member, tokens: list[int], now: float) -> tuple[Lease, ...]:
+        return tuple(lease_of(token, member.holds[token], now) for token in tokens)
+
+    @staticmethod
+    def _halted(member: Member) -> tuple[str, ...]:
+        """Slots that were halted since the batch before; what came with this batch came after that."""
+        earlier = [hold.slot for token, hold in member.holds.items() if token // TOKENS_IN_BATCH < member.seq]
+        return tuple(sorted({slot.name for slot in earlier if slot.halted > member.told_before}))
 
     def _add(self, entries: tuple[Entry, ...]) -> tuple[int, ...]:
         known = []
@@ -196,9 +220,7 @@ class MemoryStore:
                     known.append(position)
                     continue
                 self._seen.add(entry.key)
-            if entry.slot not in self._slots:
-                rule = self._plan.rule_of(entry.slot)
-                self._slots[entry.slot] = Slot(len(self._slots), entry.slot, rule)
+            self._meet(entry.slot)
             id = next(self._ids)
             newest_first = self._plan.lifo and not entry.seed
             self._wait(Kept(id, entry, ord=-id if newest_first else id), now=0.0)
@@ -206,6 +228,11 @@ class MemoryStore:
             # What was accepted must be done, even if it came after the end.
             self._finished = False
         return tuple(known)
+
+    def _meet(self, name: str) -> Slot:
+        if name not in self._slots:
+            self._slots[name] = Slot(len(self._slots), name, self._plan, self._overrides.get(name))
+        return self._slots[name]
 
     def _wait(self, kept: Kept, now: float) -> None:
         slot = self._slots[kept.entry.slot]
@@ -220,15 +247,37 @@ class MemoryStore:
         kept.reason = reason
         self._dead[kept.id] = kept
 
-    def _take_sample(self, member: Member, sample: model.Sample) -> None:
+    def _take_sample(self, member: Member, sample: model.Sample, now: float) -> None:
         hold = member.holds.get(sample.token)
         if hold is None or not hold.running:
             return
+        slot = hold.slot
         hold.running = False
-        hold.slot.active -= 1
-        if sample.latency is not None:
-            old = sample.latency if hold.slot.latency is None else hold.slot.latency
-            hold.slot.latency = old + LATENCY_WEIGHT * (sample.latency - old)
+        heir = None if sample.then is None else member.holds.get(sample.then)
+        if heir is not None and heir.spare and heir.slot is slot:
+            heir.running, heir.spare = True, False
+        else:
+            slot.active -= 1
+        slot.took(sample.latency)
+        self._learn(slot, politeness.sampled(slot.manners, sample, self._plan, slot.rule, now))
+
+    def _take_notice(self, notice: model.Notice, now: float) -> None:
+        slot = self._meet(notice.slot)
+        delay = slot.delay
+        self._learn(slot, politeness.noticed(slot.manners, notice, self._plan, now))
+        if slot.delay > delay:
+            self._halt(slot)
+
+    def _learn(self, slot: Slot, manners: politeness.Manners) -> None:
+        longer = manners.held_until > slot.manners.held_until
+        slot.manners = manners
+        if longer:
+            self._halt(slot)
+
+    def _halt(self, slot: Slot) -> None:
+        """Workers that have leases in it are to be told."""
+        self._halts += 1
+        slot.halted = self._halts
 
     def _let_go(self, member: Member, tokens: Iterable[int]) -> list[Hold]:
         """End these leases. Tokens that the worker does not hold are passed over."""
@@ -238,63 +287,10 @@ class MemoryStore:
             hold.slot.active -= hold.running
         return holds
 
-    def _hand_out(self, member: Member, want: int, now: float) -> list[Lease]:
-        if any(hold.alone for hold in member.holds.values()):
-            return []
-        open_slots = [slot for slot in self._slots.values() if slot.has_room() and slot.is_due(now)]
-        suspects = [kept for slot in open_slots for kept in slot.suspects.values()]
-        if suspects:
-            oldest = min(suspects, key=lambda kept: (kept.since, kept.id))
-            if not member.holds:
-                slot = self._slots[oldest.entry.slot]
-                del slot.suspects[oldest.id]
-                return [self._take(member, 0, oldest, slot, now, alone=True)]
-            if oldest.since <= now - PATIENCE:
-                return []
-        mine = Counter(hold.slot.number for hold in member.holds.values() if hold.running)
-        workers = len(self._members)
-        queue = [
-            slot.turn() for slot in open_slots if slot.ordinary and mine[slot.number] < slot.share(workers)
-        ]
-        heapq.heapify(queue)
-        leases: list[Lease] = []
-        while queue and len(leases) < want:
-            slot = heapq.heappop(queue)[-1]
-            kept = heapq.heappop(slot.ordinary)[-1]
-            leases.append(self._take(member, len(leases), kept, slot, now, alone=False))
-            mine[slot.number] += 1
-            has_room = slot.has_room() and mine[slot.number] < slot.share(workers)
-            if slot.ordinary and has_room and slot.is_due(now):
-                heapq.heappush(queue, slot.turn())
-        return leases
-
-    def _take(self, member: Member, index: int, kept: Kept, slot: Slot, now: float, *, alone: bool) -> Lease:
-        del self._waiting[kept.id]
-        delay, jitter = slot.rule.delay, slot.rule.jitter
-        run_at = max(now, slot.next_at)
-        if delay > 0:
-            slot.next_at = run_at + delay * (self._random.uniform(1 - jitter, 1 + jitter) if jitter else 1.0)
-        slot.served = next(self._turns)
-        slot.leased += 1
-        slot.active += 1
-        token = member.seq * 65536 + index
-        hold = member.holds[token] = Hold(kept, slot, run_at, alone)
-        return self._lease(token, hold, now)
-
-    @staticmethod
-    def _lease(token: int, hold: Hold, now: float) -> Lease:
-        entry, attempts, delay = hold.kept.entry, hold.kept.attempts, max(0.0, hold.run_at - now)
-        return Lease(
-            token, entry.slot, entry.payload, entry.priority, entry.seed, attempts, delay, hold.alone
-        )
-
-    def _retry_in(self, now: float) -> float | None:
-        waiting = [slot for slot in self._slots.values() if slot.waiting() and slot.has_room()]
-        return min((slot.next_at - HORIZON - now for slot in waiting if not slot.is_due(now)), default=None)
-
     def _counts(self) -> Counts:
         leased = sum(len(member.holds) for member in self._members.values())
-        return Counts(self._accepted, len(self._waiting), leased, self._done, len(self._dead))
+        ended, feeding = (self._done, len(self._dead)), len(self._producers)
+        return Counts(self._accepted, len(self._waiting), leased, *ended, feeding)
 
     def snapshot(self, slots: int = 20) -> model.Snapshot:
         now = self._clock()
@@ -326,29 +322,22 @@ class MemoryStore:
         self, kind: model.Kind, *, slot: str | None = None, after: int = 0, limit: int = 100
     ) -> list[Row]:
         if kind == "waiting" and slot is not None:
-            place = self._slots.get(slot) or Slot(0, slot, model.Rule())
-            rows = [self._row(kept) for _, _, kept in sorted(place.ordinary)]
-            rows += [
-                self._row(kept) for kept in sorted(place.suspects.values(), key=lambda k: (k.since, k.id))
-            ]
-            return rows[after : after + limit]
+            waiting = self._slots[slot].in_order() if slot in self._slots else []
+            return [kept.row() for kept in waiting[after : after + limit]]
         if kind == "leased":
             members = self._members.items()
-            rows = [self._row(hold.kept, id) for id, member in members for hold in member.holds.values()]
+            rows = [hold.kept.row(id) for id, member in members for hold in member.holds.values()]
         else:
-            rows = [self._row(kept) for kept in (self._waiting if kind == "waiting" else self._dead).values()]
+            rows = [kept.row() for kept in (self._waiting if kind == "waiting" else self._dead).values()]
         chosen = [row for row in rows if row.id > after and slot in (None, row.slot)]
         return sorted(chosen, key=lambda row: row.id)[:limit]
-
-    @staticmethod
-    def _row(kept: Kept, worker: str | None = None) -> Row:
-        e = kept.entry
-        return Row(kept.id, e.slot, e.priority, e.seed, kept.attempts, e.payload, worker, kept.reason)
 
     def requeue(self, ids: tuple[int, ...] | None = None) -> int:
         risen = self._take_dead(ids)
         for kept in risen:
             kept.attempts, kept.reason = 0, None
+            slot = self._slots[kept.entry.slot]
+            slot.manners = politeness.pardoned(slot.manners)
             self._wait(kept, now=0.0)
             self._finished = False
         return len(risen)
@@ -368,13 +357,41 @@ class MemoryStore:
     def clear(self) -> None:
         if self._any_alive(self._clock()):
             raise CrawlInUse(CrawlInUse.__doc__)
-        self._members.clear()
-        self._seen.clear()
-        self._items.clear()
+        for kept in (self._members, self._overrides, self._papers, self._producers, self._seen, self._items):
+            kept.clear()
         self._run += 1
         self._joined_ever = False
         self._mode = "run"
         self._clear()
+
+    def override(self, slot: str, override: model.Override | None) -> None:
+        self._overrides.pop(slot, None)
+        if override is not None:
+            self._overrides[slot] = override
+        place = self._slots.get(slot)
+        if place is not None:
+            delay, concurrency = place.delay, place.concurrency
+            place.override = override
+            place.manners = politeness.pardoned(place.manners)
+            if place.delay > delay or place.concurrency < concurrency:
+                self._halt(place)
+
+    def slot(self, name: str) -> model.SlotView | None:
+        if name in self._slots:
+            return self._slots[name].view(self._clock())
+        if name in self._overrides:
+            return Slot(0, name, self._plan, self._overrides[name]).view(self._clock())
+        return None
+
+    def seen(self, keys: tuple[int, ...]) -> tuple[bool, ...]:
+        return tuple(key in self._seen for key in keys)
+
+    def paper(self, name: str, worker: str, max_age: float, patience: float) -> model.Paper:
+        document = self._papers.setdefault(name, Document())
+        return document.ask(worker, max_age, patience, self._clock())
+
+    def write_paper(self, name: str, data: bytes) -> None:
+        self._papers[name] = Document(data, self._clock())
 
     def items(self, after: int = 0, limit: int = 100) -> list[tuple[int, bytes]]:
         return list(enumerate(self._items[after : after + limit], start=after + 1))

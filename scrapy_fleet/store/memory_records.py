@@ -1,11 +1,15 @@
-"""What a store in memory keeps: entries, slots, leases and workers."""
+"""What a store in memory keeps: entries, slots, leases, workers and papers."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from scrapy_fleet.model import Entry, Rule, SlotView, Worker, WorkerView
+from scrapy_fleet import politeness
+from scrapy_fleet.model import Entry, Override, Paper, Plan, Row, Rule, SlotView, Worker, WorkerView
+from scrapy_fleet.politeness import Manners
 from scrapy_fleet.store.base import HORIZON
+
+LATENCY_WEIGHT = 0.3
 
 
 @dataclass(slots=True, eq=False)
@@ -19,6 +23,10 @@ class Kept:
     since: float = 0.0  # when it last began to wait as a suspect
     reason: str | None = None
 
+    def row(self, worker: str | None = None) -> Row:
+        e = self.entry
+        return Row(self.id, e.slot, e.priority, e.seed, self.attempts, e.payload, worker, self.reason)
+
 
 @dataclass(slots=True, eq=False)
 class Slot:
@@ -26,7 +34,9 @@ class Slot:
 
     number: int
     name: str
-    rule: Rule
+    plan: Plan
+    override: Override | None = None
+    manners: Manners = field(default_factory=Manners)
     ordinary: list[tuple[int, int, Kept]] = field(default_factory=list)  # heap; entries leave at its top
     suspects: dict[int, Kept] = field(default_factory=dict)
     leased: int = 0
@@ -35,28 +45,92 @@ class Slot:
     served: int = 0
     next_at: float = 0.0
     latency: float | None = None
+    halted: int = 0  # what the crawl's count of such events was at its last
+
+    @property
+    def rule(self) -> Rule:
+        return self.plan.rule_of(self.name)
+
+    @property
+    def delay(self) -> float:
+        return politeness.delay_of(self.manners, self.plan, self.rule, self.override)
+
+    @property
+    def pace(self) -> float:
+        return politeness.pace_of(self.manners, self.plan, self.rule, self.override)
+
+    @property
+    def concurrency(self) -> int:
+        return politeness.concurrency_of(self.manners, self.plan, self.rule, self.override)
+
+    @property
+    def is_probed(self) -> bool:
+        return politeness.is_probed(self.manners, self.plan)
+
+    @property
+    def loss(self) -> str:
+        return politeness.loss_of(self.manners, self.plan)
+
+    @property
+    def due_at(self) -> float:
+        return politeness.due_at(self.manners, self.next_at)
 
     def has_room(self) -> bool:
-        return self.active < self.rule.concurrency
+        return self.active < self.concurrency
 
     def share(self, workers: int) -> int:
         """How much of the slot one worker may have."""
-        return -(-self.rule.concurrency // workers)
+        return -(-self.concurrency // workers)
 
     def is_due(self, now: float) -> bool:
-        return self.next_at <= now + HORIZON
+        return self.due_at <= now + HORIZON
+
+    def has_spares(self, now: float) -> bool:
+        """Whether a worker may be given what runs when a download of its own has ended."""
+        if not self.ordinary or self.suspects or self.is_probed or self.manners.lost:
+            return False
+        return self.delay == 0 and self.due_at <= now
+
+    def took(self, latency: float | None) -> None:
+        """So long did a download take, if it is known."""
+        if latency is not None:
+            old = latency if self.latency is None else self.latency
+            self.latency = old + LATENCY_WEIGHT * (latency - old)
 
     def waiting(self) -> int:
         return len(self.ordinary) + len(self.suspects)
 
+    def in_order(self) -> list[Kept]:
+        """What waits, as it will be handed out; suspects last, though they do not wait for the others."""
+        suspects = sorted(self.suspects.values(), key=lambda kept: (kept.since, kept.id))
+        return [kept for _, _, kept in sorted(self.ordinary)] + suspects
+
     def turn(self) -> tuple[int, int, int, Slot]:
         """Slots are served smallest turn first."""
-        return (self.ordinary[0][0], self.served, self.number, self)
+        boost = self.override.boost if self.override else 0
+        return (self.ordinary[0][0] - 2 * boost, self.served, self.number, self)
 
     def view(self, now: float) -> SlotView:
-        delay, concurrency, next_in = self.rule.delay, self.rule.concurrency, max(0.0, self.next_at - now)
-        counts = (self.waiting(), self.leased, self.done)
-        return SlotView(self.name, *counts, delay, concurrency, self.latency, next_in)
+        reason = politeness.why_it_waits(
+            *(self.manners, self.plan, self.rule, self.override),
+            waiting=self.waiting(),
+            active=self.active,
+            next_at=self.next_at,
+            now=now,
+        )
+        return SlotView(
+            name=self.name,
+            waiting=self.waiting(),
+            leased=self.leased,
+            done=self.done,
+            delay=self.delay,
+            concurrency=self.concurrency,
+            latency=self.latency,
+            next_in=max(0.0, self.due_at - now),
+            reason=reason,
+            robots=self.manners.robots,
+            override=self.override,
+        )
 
 
 @dataclass(slots=True, eq=False)
@@ -66,8 +140,9 @@ class Hold:
     kept: Kept
     slot: Slot
     run_at: float
-    alone: bool
+    alone: bool = False
     running: bool = True  # its download takes room in the slot
+    spare: bool = False  # it has had no room yet
 
 
 @dataclass(slots=True, eq=False)
@@ -78,6 +153,8 @@ class Member:
     ttl: float
     joined: float
     deadline: float
+    told: int = 0  # the count of halted slots at its last batch
+    told_before: int = 0  # the same at the batch before, for when the last comes again
     seq: int = -1
     known: tuple[int, ...] = ()
     holds: dict[int, Hold] = field(default_factory=dict)
@@ -85,3 +162,20 @@ class Member:
     def view(self, now: float) -> WorkerView:
         id, host, pid = self.worker.id, self.worker.host, self.worker.pid
         return WorkerView(id, host, pid, len(self.holds), now - self.joined, self.deadline - now)
+
+
+@dataclass(slots=True, eq=False)
+class Document:
+    """A paper, or who makes it."""
+
+    data: bytes | None = None
+    written: float = 0.0
+    maker: str | None = None
+    since: float = 0.0  # when its making was given to the maker
+
+    def ask(self, worker: str, max_age: float, patience: float, now: float) -> Paper:
+        if self.data is not None and now - self.written <= max_age:
+            return Paper(self.data, now - self.written)
+        if self.maker is None or now - self.since >= patience:
+            self.maker, self.since = worker, now
+        return Paper(mine=self.maker == worker)

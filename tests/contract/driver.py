@@ -61,13 +61,18 @@ class Hand:
         return self.commit(adds=entries)
 
     def lease(self, want: int = 100) -> list[Lease]:
-        return list(self.commit(want=want).leases)
+        """Leases that have room of their own; spares are handed back."""
+        leases = self.commit(want=want).leases
+        if any(lease.spare for lease in leases):
+            self.release(*(lease for lease in leases if lease.spare))
+        return [lease for lease in leases if not lease.spare]
 
     def settle(self, *leases: Lease, dead: str | None = None, **fields: Any) -> Receipt:
         return self.commit(outcomes=tuple(Outcome(lease.token, dead) for lease in leases), **fields)
 
-    def sample(self, *leases: Lease, latency: float | None = None) -> Receipt:
-        return self.commit(samples=tuple(Sample(lease.token, latency) for lease in leases))
+    def sample(self, *leases: Lease, **fields: Any) -> Receipt:
+        """Their downloads have ended, all in the same way."""
+        return self.commit(samples=tuple(Sample(lease.token, **fields) for lease in leases))
 
     def release(self, *leases: Lease) -> Receipt:
         return self.commit(releases=tuple(lease.token for lease in leases))

@@ -16,7 +16,22 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
 from scrapy_fleet.errors import CrawlInUse, GivenUp
-from scrapy_fleet.model import Batch, Entry, Mode, Outcome, Plan, Rule, Sample, Worker
+from scrapy_fleet.model import (
+    Auto,
+    Backoff,
+    Batch,
+    Entry,
+    Lease,
+    Mode,
+    Notice,
+    Outcome,
+    Override,
+    Plan,
+    Receipt,
+    Rule,
+    Sample,
+    Worker,
+)
 from scrapy_fleet.store.base import Store
 from scrapy_fleet.store.memory import MemoryStore
 
@@ -32,11 +47,15 @@ RULES = (
     {"slow": Rule(delay=0.5), "uneven": Rule(delay=0.25, jitter=0.5), "narrow": Rule(concurrency=1)},
     {"slow": Rule(delay=4.0, concurrency=2), "narrow": Rule(concurrency=2, delay=0.125)},
 )
-plans = st.builds(
-    lambda slots, lifo, keep: {"slots": slots, "lifo": lifo, "keep_seen": keep},
-    st.sampled_from(RULES),
-    st.booleans(),
-    st.booleans(),
+BACKOFF = Backoff(first=2.0, most=16.0, failures=2, patience=64.0)
+plans = st.fixed_dictionaries(
+    {
+        "slots": st.sampled_from(RULES),
+        "lifo": st.booleans(),
+        "keep_seen": st.booleans(),
+        "auto": st.sampled_from((None, None, Auto(start=0.5, most=4.0, target=2.0))),
+        "backoff": st.sampled_from((BACKOFF, BACKOFF, Backoff(first=2.0, most=4.0, failures=0))),
+    }
 )
 entries = st.lists(
     st.builds(
@@ -50,8 +69,30 @@ entries = st.lists(
     max_size=8,
 )
 workers = st.integers(0, 2)
-wants = st.sampled_from((0, 1, 2, 5, 50))
+wants = st.sampled_from((0, 1, 2, 5, 50, 50))
 fates = st.sampled_from(("keep", "keep", "done", "done", "dead", "sample", "sampled and done", "release"))
+endings = st.one_of(
+    st.just({}),
+    st.fixed_dictionaries({"status": st.sampled_from((200, 200, 404, 500))}),
+    st.fixed_dictionaries(
+        {"status": st.sampled_from((429, 503)), "retry_after": st.sampled_from((None, None, 0.0, 1.0, 40.0))}
+    ),
+    st.fixed_dictionaries({"failed": st.sampled_from(("refused", "timed out"))}),
+)
+"""How a download ended."""
+notices = st.builds(
+    Notice,
+    slot=st.sampled_from((*SLOTS, "never met")),
+    distance=st.sampled_from((None, None, 0.0, 0.5, 3.0)),
+    failed=st.sampled_from(("", "", "robots.txt: 503")),
+)
+overrides = st.none() | st.builds(
+    Override,
+    delay=st.sampled_from((None, None, 0.0, 0.25, 2.0)),
+    concurrency=st.sampled_from((None, None, 1, 5)),
+    blocked=st.sampled_from((False, False, False, True)),
+    boost=st.sampled_from((0, 0, 1, -1)),
+)
 
 
 def alike(left: Any, right: Any, where: str = "it") -> None:
@@ -79,6 +120,9 @@ class Driver:
         self.life = 0
         self.last: Batch | None = None
         self.held: list[int] = []
+        self.spare: dict[int, str] = {}
+        """The slots of those that had no room when they came."""
+        self.slots: dict[int, str] = {}
         self.there = False
 
     @property
@@ -125,12 +169,36 @@ class StoreMachine(RuleBasedStateMachine):
         if receipt is None or batch.leave:
             self.gone(driver)
         else:
-            driver.held += [lease.token for lease in receipt.leases if lease.token not in driver.held]
+            self.keep(driver, receipt)
         return receipt
+
+    def next(self, driver: Driver, **fields: Any) -> Any:
+        return self.commit(driver, Batch(worker=driver.id, seq=self.seq(driver), **fields))
+
+    def keep(self, driver: Driver, receipt: Receipt) -> None:
+        for lease in receipt.leases:
+            if lease.token not in driver.held:
+                driver.held.append(lease.token)
+                driver.slots[lease.token] = lease.slot
+                if lease.spare:
+                    driver.spare[lease.token] = lease.slot
+        self.check_room(receipt.leases)
+
+    def check_room(self, leases: tuple[Lease, ...]) -> None:
+        """Whatever was handed out, no slot has more downloads than it may have."""
+        for name in {lease.slot for lease in leases if not lease.spare}:
+            slot = self.memory._slots[name]
+            members = self.memory._members.values()
+            running = [hold for member in members for hold in member.holds.values() if hold.running]
+            assert slot.active == sum(hold.slot is slot for hold in running)
+            view = self.stores[3].slot(name)
+            assert view is not None
+            assert slot.active <= view.concurrency
 
     def gone(self, driver: Driver) -> None:
         self.stale += driver.held
         driver.held = []
+        driver.spare, driver.slots = {}, {}
         driver.there = False
 
     def seq(self, driver: Driver) -> int:
@@ -168,12 +236,12 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(worker=workers, adds=entries, want=wants)
     def work(self, worker: int, adds: list[Entry], want: int) -> None:
         driver = self.present(worker)
-        self.commit(driver, Batch(worker=driver.id, seq=self.seq(driver), adds=self.named(adds), want=want))
+        self.next(driver, adds=self.named(adds), want=want)
 
     @rule(worker=workers, want=wants)
     def lease(self, worker: int, want: int) -> None:
         driver = self.present(worker)
-        self.commit(driver, Batch(worker=driver.id, seq=self.seq(driver), want=want))
+        self.next(driver, want=want)
 
     @rule(
         worker=workers,
@@ -182,6 +250,7 @@ class StoreMachine(RuleBasedStateMachine):
         want=wants,
         seeded=st.sampled_from((False, False, False, True)),
         latency=st.sampled_from((None, 0.25, 1.0, 2.5)),
+        told=st.lists(notices, max_size=1),
         leave=st.sampled_from((False, False, False, True)),
         finish=st.booleans(),
     )
@@ -193,6 +262,7 @@ class StoreMachine(RuleBasedStateMachine):
         want: int,
         seeded: bool,
         latency: float | None,
+        told: list[Notice],
         leave: bool,
         finish: bool,
     ) -> None:
@@ -209,10 +279,11 @@ class StoreMachine(RuleBasedStateMachine):
             seq=self.seq(driver),
             adds=self.named(adds),
             samples=tuple(
-                Sample(token, latency)
+                Sample(token, latency, then=self.heir(driver, token, data), **data.draw(endings))
                 for token, what in fate.items()
                 if what in ("sample", "sampled and done")
             ),
+            notices=tuple(told),
             outcomes=(
                 *(Outcome(token, items=(b"of %d" % token,)) for token in done),
                 *(Outcome(token, "told to") for token in dead),
@@ -231,6 +302,91 @@ class StoreMachine(RuleBasedStateMachine):
         self.stale += [token for token in driver.held if token in ended]
         driver.held = [token for token in driver.held if token not in ended]
         self.commit(driver, batch)
+
+    def heir(self, driver: Driver, token: int, data: st.DataObject) -> int | None:
+        """Most often a spare of the same slot; now and then anything."""
+        fitting = [spare for spare, slot in driver.spare.items() if slot == driver.slots.get(token)]
+        choice = data.draw(st.sampled_from(("none", "fitting", "fitting", "any")))
+        if choice == "fitting" and fitting:
+            driver.spare.pop(fitting[0])
+            return fitting[0]
+        return data.draw(st.sampled_from(driver.held)) if choice == "any" and driver.held else None
+
+    @rule(worker=workers, want=wants)
+    def hand_rooms_on(self, worker: int, want: int) -> None:
+        """All downloads end well, and their rooms go to spares."""
+        driver = self.present(worker)
+        samples, outcomes = [], []
+        for token in [token for token in driver.held if token not in driver.spare]:
+            fitting = [spare for spare, slot in driver.spare.items() if slot == driver.slots[token]]
+            heir = fitting[0] if fitting else None
+            driver.spare.pop(heir, None)  # type: ignore[arg-type]
+            samples.append(Sample(token, 0.5, 200, then=heir))
+            outcomes.append(Outcome(token))
+            driver.held.remove(token)
+            self.stale.append(token)
+        self.next(driver, samples=tuple(samples), outcomes=tuple(outcomes), want=want)
+
+    @rule(worker=workers, ending=endings, latency=st.sampled_from((None, 0.25, 2.5)), want=wants)
+    def download(self, worker: int, ending: dict[str, Any], latency: float | None, want: int) -> None:
+        """All that a worker has ends in the same way: the site is down, or up again."""
+        driver = self.present(worker)
+        samples = tuple(Sample(token, latency, **ending) for token in driver.held)
+        releases = tuple(driver.held) if "failed" in ending else ()
+        if releases:
+            self.stale, driver.held = self.stale + driver.held, []
+        seq = self.seq(driver)
+        self.commit(driver, Batch(worker=driver.id, seq=seq, samples=samples, releases=releases, want=want))
+
+    @rule(worker=workers, slot=st.sampled_from(SLOTS), want=st.sampled_from((5, 50)))
+    def crowd(self, worker: int, slot: str, want: int) -> None:
+        """More of one slot than it has room for: there are spares."""
+        driver = self.present(worker)
+        self.next(driver, adds=self.named([Entry(slot=slot, payload=b"")] * 8), want=want)
+
+    @rule(
+        worker=workers,
+        slot=st.sampled_from(SLOTS),
+        rounds=st.integers(1, 6),
+        status=st.sampled_from((None, None, 200, 429)),
+    )
+    def silence(self, worker: int, slot: str, rounds: int, status: int | None) -> None:
+        """A site gives no answer for some time, to no probe; then perhaps it does."""
+        driver = self.present(worker)
+        self.next(
+            driver, adds=self.named([Entry(slot=slot, payload=b"")] * 2), notices=(Notice(slot, None, "x"),)
+        )
+        for _ in range(rounds):
+            self.clock.advance(16.0)
+            receipt = self.next(driver, want=5)
+            if receipt is None:
+                return
+            tokens = tuple(lease.token for lease in receipt.leases if lease.slot == slot)
+            samples = tuple(Sample(token, failed=f"{slot} is down") for token in tokens)
+            driver.held = [token for token in driver.held if token not in tokens]
+            self.stale += tokens
+            self.next(driver, samples=samples, releases=tokens)
+        if status is not None and driver.there:
+            self.clock.advance(16.0)
+            receipt = self.next(driver, want=5)
+            tokens = tuple(lease.token for lease in receipt.leases) if receipt else ()
+            self.next(driver, samples=tuple(Sample(token, 0.5, status) for token in tokens), want=5)
+
+    @rule(slot=st.sampled_from((*SLOTS, "never met")), override=overrides)
+    def override(self, slot: str, override: Override | None) -> None:
+        self.both(self.stores[3], lambda store: store.override(slot, override))
+
+    @rule(
+        name=st.sampled_from(("one", "two")),
+        worker=workers,
+        max_age=st.sampled_from((1.0, 100.0)),
+        written=st.booleans(),
+    )
+    def paper(self, name: str, worker: int, max_age: float, written: bool) -> None:
+        store = self.stores[worker]
+        self.both(store, lambda store: store.paper(name, f"w{worker}", max_age, 3.0))
+        if written:
+            self.both(store, lambda store: store.write_paper(name, b"by %d" % worker))
 
     @rule(worker=workers, back=st.sampled_from((0, 0, 1)))
     def repeat(self, worker: int, back: int) -> None:
@@ -263,7 +419,7 @@ class StoreMachine(RuleBasedStateMachine):
     def kill_what_holds(self, worker: int) -> None:
         """A worker takes what it can get, and dies."""
         driver = self.present(worker)
-        self.commit(driver, Batch(worker=driver.id, seq=self.seq(driver), want=5))
+        self.next(driver, want=5)
         self.both(self.stores[3], lambda store: store.give_up((driver.id,)))
         self.gone(driver)
 
@@ -300,16 +456,17 @@ class StoreMachine(RuleBasedStateMachine):
             self.gone(other)
         watcher = self.present(others[0].number)
         self.control("run")
+        for slot in SLOTS:
+            self.override(slot, None)
         for _ in range(100):
             outcomes = tuple(Outcome(token) for token in driver.held)
             self.stale, driver.held = self.stale + driver.held, []
-            batch = Batch(worker=driver.id, seq=self.seq(driver), outcomes=outcomes, seeded=True, want=50)
-            receipt = self.commit(driver, batch)
+            receipt = self.next(driver, outcomes=outcomes, seeded=True, want=50)
             if receipt is None or not receipt.counts.open:
                 break
             self.clock.advance(4.0)
         if driver.there and then != "stay":
-            self.commit(driver, Batch(worker=driver.id, seq=self.seq(driver), leave=True, finish=True))
+            self.next(driver, leave=True, finish=True)
             if then == "begin anew":
                 self.join_again(watcher.number, {"slots": RULES[1], "lifo": True, "keep_seen": bool(worker)})
 
@@ -323,6 +480,10 @@ class StoreMachine(RuleBasedStateMachine):
             alike(
                 self.memory.scan("waiting", slot=slot), store.scan("waiting", slot=slot), f"order of {slot}"
             )
+            alike(self.memory.slot(slot), store.slot(slot), slot)
+        alike(self.memory.slot("never met"), store.slot("never met"), "never met")
+        keys = tuple(range(-1, 45))
+        assert self.memory.seen(keys) == store.seen(keys)
         alike(self.memory.items(limit=EVERYTHING), store.items(limit=EVERYTHING), "items")
         conserved(store)
 

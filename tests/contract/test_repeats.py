@@ -42,6 +42,18 @@ def test_a_repeat_brings_only_what_is_still_held(store: Store) -> None:
     assert names(older) == ["3"]
 
 
+def test_a_question_that_brought_nothing_brings_nothing_when_it_is_repeated(store: Store) -> None:
+    one, two = Hand(store, "w1"), Hand(store, "w2")
+    one.add(page("known", key=1))
+    assert one.add(page("known", key=1)).known == (0,)
+    one.settle(*one.lease())
+    assert one.lease() == []
+    two.add(*pages("1"))
+    again = one.again()
+    assert (again.leases, again.known, again.counts.waiting) == ((), (), 1)
+    assert names(one.lease()) == ["1"]
+
+
 def test_the_counts_of_a_repeat_are_those_of_now(store: Store) -> None:
     one, two = Hand(store, "w1"), Hand(store, "w2")
     one.add(*pages("1"))

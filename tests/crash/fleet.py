@@ -164,17 +164,17 @@ class Fleet:
             if worker.alive:
                 worker.kill()
 
-    def start(self, **settings: Any) -> Worker:
+    def start(self, *, skew: float = 0.0, **settings: Any) -> Worker:
         """Start a worker, and wait until it has joined."""
-        worker = self.begin(**settings)
+        worker = self.begin(skew=skew, **settings)
         worker.opened()
         return worker
 
-    def begin(self, **settings: Any) -> Worker:
+    def begin(self, *, skew: float = 0.0, **settings: Any) -> Worker:
         """Start a worker, and do not wait."""
         log = self.folder / f"worker-{len(self.workers)}.log"
         own = {**self.job.settings, "LOG_FILE": str(log), **settings}
-        worker = Worker(Job(self.job.spider, own, self.job.arguments), log)
+        worker = Worker(Job(self.job.spider, own, self.job.arguments, skew), log)
         self.workers.append(worker)
         return worker
 
@@ -182,13 +182,13 @@ class Fleet:
         return [worker for worker in self.workers if worker.alive]
 
     @contextmanager
-    def held_open(self) -> Iterator[None]:
+    def held_open(self, plan: Plan | None = None) -> Iterator[None]:
         """Within this block the crawl does not finish, however fast its workers are: one request, which
         leads nowhere, is in the hands of this process. At least one worker must have joined before."""
         guard = replace(this_worker(), id="guard")
         with self.store() as store:
             # The newest plan is believed: it must be as SETTINGS say.
-            store.join(guard, Plan(rule=Rule(concurrency=32)), ttl=3600)
+            store.join(guard, plan or Plan(rule=Rule(concurrency=32)), ttl=3600)
             held = Entry(slot="guard", payload=b"", priority=1 << 40)
             (lease,) = store.commit(Batch(worker=guard.id, seq=1, adds=(held,), want=1)).leases
             assert lease.slot == "guard"
@@ -212,8 +212,8 @@ class Fleet:
     # Looking into the store
 
     @contextmanager
-    def store(self) -> Iterator[Store]:
-        store = open_store(self.url, self.crawl, create=False)
+    def store(self, *, create: bool = False) -> Iterator[Store]:
+        store = open_store(self.url, self.crawl, create=create)
         try:
             yield store
         finally:

@@ -23,6 +23,8 @@ OUTAGES: tuple[Outage, ...] = ("connection refused", "black hole", "suspended se
 
 SHAPE = Shape("tree", pages=150, links=5, seed=4, redirects=0.1, failing=0.1, slow=0.2, delay=(0.02, 0.2))
 PAUSED = "The crawl pauses until the store is back"
+LONGEST_PAUSE = 2.0
+"""Seconds between two tries of a worker whose store has been away for a while."""
 
 
 def through_an_outage(folder: Path, server: RedisServer, how: Outage, seconds: float) -> list[str]:
@@ -52,7 +54,7 @@ def through_an_outage(folder: Path, server: RedisServer, how: Outage, seconds: f
                 worker.logged(PAUSED)
             time.sleep(max(0.0, began + seconds - time.monotonic()))
             come_back()
-        back = time.monotonic()
+        back = time.monotonic() + LONGEST_PAUSE
         ends = fleet.finish()
         return [*_said(workers, seconds), *exact(fleet, site), *judge_end(site, ends, back)]
 

@@ -144,3 +144,16 @@ class LingeringSpider(SiteSpider):
             yield each
         while not Path(self.gate).exists():
             await asyncio.sleep(0.02)
+
+
+class ListSpider(SiteSpider):
+    """All its pages are seeds: requests wait for every host until the end."""
+
+    urls: list[str] = []
+
+    async def start(self) -> AsyncIterator[Any]:
+        for url in self.urls:
+            yield Request(url)
+
+    async def parse(self, response: Response) -> AsyncIterator[Any]:
+        yield {"page": int(response.css("#number::text").get(""))}

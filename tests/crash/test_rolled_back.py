@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
+from scrapy_fleet.model import Snapshot
 from scrapy_fleet.ops.site import running
 from tests.crash.fleet import Fleet, adds_up
 from tests.crash.outages import fleet_of_three
@@ -29,7 +31,13 @@ def test_what_is_lost_is_done_again_and_no_page_is_missed(
             fleet.wait(lambda look: look.status == "running", "the seeds are in")
             server.client().save()
             saved = fleet.snapshot().counts
-            held = [fleet.held_by(worker) for worker in workers]
+            held: list[Counter[str]] = []
+
+            def all_hold_something(look: Snapshot) -> bool:
+                held[:] = [fleet.held_by(worker) for worker in workers]
+                return all(held)
+
+            fleet.wait(all_hold_something, "every worker holds something")
             fleet.wait(
                 lambda look: (
                     look.counts.done > saved.done + 40

@@ -136,7 +136,7 @@ class Retries(SiteSpider):
         yield self.get("/heal/3/longer", meta={"max_retry_times": 4})
         yield self.get("/heal/1/dont", meta={"dont_retry": True}, errback=self.failed)
         yield self.get("/dropped/1/x")
-        yield self.get("/busy/2/x")
+        yield self.get("/busy/2/x", meta={"handle_httpstatus_list": [429]})
         yield self.get("/status/503", errback=self.failed)
         yield self.refused("/x", errback=self.failed)
         yield self.get("/leaf/again", self.again)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import struct
 from typing import Any
 
-from scrapy_fleet.model import Counts, Mode, SlotView, Snapshot, Status, Worker, WorkerView
-from scrapy_fleet.store.redis.packing import text
+from scrapy_fleet import politeness
+from scrapy_fleet.model import Counts, Mode, Plan, Rule, SlotView, Snapshot, Status, Worker, WorkerView
+from scrapy_fleet.store.redis.packing import read_manners, read_override, read_policy, text
+
+_numbers = struct.Struct("<dddddddd").unpack
 
 
 def read_workers(found: list[list[Any]]) -> tuple[Worker, ...]:
@@ -20,8 +24,9 @@ def read_workers(found: list[list[Any]]) -> tuple[Worker, ...]:
 def snapshot(crawl: str, answer: list[Any], modes: tuple[Mode, ...]) -> Snapshot:
     if not answer:
         return Snapshot(crawl, 1, "new", Counts(), 0, 0, 0, (), (), {})
+    *answer, auto, policy = answer
     told, run, finished, seeded, counts, seen, items, slot_count, stats, workers, slots, mode, ever = answer
-    now = float(told)
+    now, plan = float(told), read_policy(auto, policy)
     return Snapshot(
         crawl=crawl,
         run=run,
@@ -30,7 +35,7 @@ def snapshot(crawl: str, answer: list[Any], modes: tuple[Mode, ...]) -> Snapshot
         seen=seen,
         items=items,
         slot_count=slot_count,
-        slots=tuple(_slot(facts, now) for facts in slots),
+        slots=tuple(_slot(facts, plan, now) for facts in slots),
         workers=tuple(_worker(facts, now) for facts in sorted(workers, key=lambda facts: int(facts[3]))),
         stats={text(name): float(value) for name, value in zip(stats[::2], stats[1::2], strict=True)},
         mode=modes[mode],
@@ -45,17 +50,31 @@ def _status(now: float, finished: int, seeded: int, workers: list[list[Any]]) ->
     return "running" if seeded else "seeding"
 
 
-def _slot(facts: list[Any], now: float) -> SlotView:
-    name, waiting, leased, done, concurrency, delay, latency, next_at = facts
+def one_slot(now: bytes, has_auto: int, policy: bytes, facts: list[bytes]) -> SlotView:
+    return _slot(facts, read_policy(has_auto, policy), float(now))
+
+
+def _slot(facts: list[bytes], plan: Plan, now: float) -> SlotView:
+    name, numbers, kept, told = facts
+    waiting, leased, done, active, concurrency, delay, next_at, latency = _numbers(numbers)
+    manners, override = read_manners(kept), read_override(told)
+    # Before anybody has joined, there is no rule.
+    rule = Rule(delay, int(concurrency)) if concurrency else plan.rule
+    known = (manners, plan, rule, override)
     return SlotView(
         name=text(name),
-        waiting=waiting,
-        leased=leased,
-        done=done,
-        delay=float(delay),
-        concurrency=int(float(concurrency)),
-        latency=float(latency) if float(latency) >= 0 else None,
-        next_in=max(0.0, float(next_at) - now),
+        waiting=int(waiting),
+        leased=int(leased),
+        done=int(done),
+        delay=politeness.delay_of(*known),
+        concurrency=politeness.concurrency_of(*known),
+        latency=latency if latency >= 0 else None,
+        next_in=max(0.0, politeness.due_at(manners, next_at) - now),
+        reason=politeness.why_it_waits(
+            *known, waiting=int(waiting), active=int(active), next_at=next_at, now=now
+        ),
+        robots=manners.robots,
+        override=override,
     )
 
 

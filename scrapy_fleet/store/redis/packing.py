@@ -11,19 +11,28 @@ from collections.abc import Iterable, Iterator
 from itertools import starmap
 from urllib.parse import quote
 
-from scrapy_fleet.model import Entry, Lease, Outcome, Plan, Row, Sample
+from scrapy_fleet.model import Auto, Backoff, Entry, Lease, Notice, Outcome, Override, Plan, Row, Sample
+from scrapy_fleet.politeness import Manners
 
 _size = struct.Struct("<I").pack
 _short = struct.Struct("<H").pack
+_byte = struct.Struct("<B").pack
 _double = struct.Struct("<d").pack
-_pair = struct.Struct("<dd").pack
-_add = struct.Struct("<dB").pack
-_place = struct.Struct("<II").pack
-_lease = struct.Struct("<dIdHBBddH")
+_lease = struct.Struct("<dIHBBddH")
 _head = struct.calcsize("<dI")
+_ORD = 5
+_WAITS = 2
+"""In a lease: it waits for the room of another."""
+_sample = struct.Struct("<ddHB").pack
+_policy = struct.Struct("<ddddddd")
+_override = struct.Struct("<ddBd")
+_manners = struct.Struct("<ddddIIBH")
+_pace = struct.Struct("<dB")
 _row = struct.Struct("<ddH")
 _read_size = struct.Struct("<I")
 _read_short = struct.Struct("<H")
+_key_head = struct.Struct("<IB").pack
+_NO_KEY = _key_head(0, 0)
 
 
 def prefix(crawl: str) -> str:
@@ -33,7 +42,7 @@ def prefix(crawl: str) -> str:
 
 
 def _name(name: str) -> bytes:
-    data = name.encode("utf-8", "surrogatepass")
+    data = raw(name)
     return _short(len(data)) + data
 
 
@@ -42,23 +51,20 @@ def _sized(data: bytes) -> bytes:
 
 
 def _key(key: int) -> bytes:
+    """Its ending and its digits: see seen.lua."""
     digits = b"%d" % key
-    return _add(int(digits[-9:]), len(digits)) + digits
+    return _key_head(abs(int(digits[-9:])), len(digits)) + digits
 
 
 def adds(entries: Iterable[Entry]) -> tuple[bytes, bytes]:
     """The groups (rank and slot) that entries fall into, and the entries."""
     groups: dict[tuple[int, str], int] = {}
     parts: list[bytes] = []
-    no_key = _add(0, 0)
     for entry in entries:
         group = groups.setdefault((entry.rank, entry.slot), len(groups))
         payload = entry.payload
-        parts += (
-            no_key if entry.key is None else _key(entry.key),
-            _place(group, len(payload)),
-            payload,
-        )
+        key = _NO_KEY if entry.key is None else _key(entry.key)
+        parts += (_short(group), key, _size(len(payload)), payload)
     return b"".join(_double(rank) + _name(slot) for rank, slot in groups), b"".join(parts)
 
 
@@ -67,22 +73,36 @@ def marks(keys: Iterable[int]) -> bytes:
 
 
 def samples(samples: Iterable[Sample]) -> bytes:
+    parts: list[bytes] = []
+    for sample in samples:
+        latency = -1.0 if sample.latency is None else sample.latency
+        more = sample.then is not None or sample.retry_after or sample.failed
+        parts.append(_sample(sample.token, latency, sample.status or 0, bool(more)))
+        if more:
+            then = -1 if sample.then is None else sample.then
+            parts += (_double(sample.retry_after or 0.0), _name(sample.failed), _double(then))
+    return b"".join(parts)
+
+
+def notices(notices: Iterable[Notice]) -> bytes:
     return b"".join(
-        _pair(sample.token, -1.0 if sample.latency is None else sample.latency) for sample in samples
+        _name(notice.slot)
+        + _double(-1.0 if notice.distance is None else notice.distance)
+        + _name(notice.failed)
+        for notice in notices
     )
 
 
 def outcomes(outcomes: Iterable[Outcome]) -> bytes:
     parts: list[bytes] = []
     for outcome in outcomes:
-        reason = (outcome.dead or "").encode("utf-8", "surrogatepass")
-        parts += (
-            _double(outcome.token),
-            b"\0" if outcome.dead is None else b"\1",
-            _sized(reason),
-            _size(len(outcome.items)),
-        )
-        parts += map(_sized, outcome.items)
+        more = (outcome.dead is not None) + 2 * bool(outcome.items)
+        parts += (_double(outcome.token), _byte(more))
+        if outcome.dead is not None:
+            parts.append(_sized(raw(outcome.dead)))
+        if outcome.items:
+            parts.append(_size(len(outcome.items)))
+            parts += map(_sized, outcome.items)
     return b"".join(parts)
 
 
@@ -111,8 +131,64 @@ def rules(plan: Plan) -> bytes:
     )
 
 
+def policy(plan: Plan) -> bytes:
+    """What politeness.lua reads of a plan, besides its rules."""
+    auto, backoff = plan.auto or Auto(), plan.backoff
+    return _policy.pack(
+        *(auto.start, auto.most, auto.target),
+        *(backoff.first, backoff.most, backoff.failures, backoff.patience),
+    )
+
+
+def read_policy(has_auto: int, data: bytes) -> Plan:
+    """A plan without its rules."""
+    if not data:  # nobody has joined yet
+        return Plan()
+    start, most, target, first, longest, failures, patience = _policy.unpack(data)
+    return Plan(
+        auto=Auto(start, most, target) if has_auto else None,
+        backoff=Backoff(first, longest, int(failures), patience),
+    )
+
+
+def override(override: Override | None) -> bytes:
+    if override is None:
+        return b""
+    delay, concurrency = (-1 if value is None else value for value in (override.delay, override.concurrency))
+    return _override.pack(delay, concurrency, override.blocked, override.boost)
+
+
+def read_override(data: bytes) -> Override | None:
+    if not data:
+        return None
+    delay, concurrency, blocked, boost = _override.unpack(data)
+    return Override(
+        None if delay < 0 else delay, None if concurrency < 0 else int(concurrency), bool(blocked), int(boost)
+    )
+
+
+def read_manners(data: bytes) -> Manners:
+    if not data:
+        return Manners()
+    auto, robots, held_until, failing_since, holds, failures, lost, _ = _manners.unpack_from(data)
+    return Manners(
+        auto=None if auto < 0 else auto,
+        robots=robots,
+        held_until=held_until,
+        reason=text(data[_manners.size :]),
+        holds=holds,
+        failures=failures,
+        failing_since=failing_since,
+        lost=bool(lost),
+    )
+
+
 def doubles(numbers: list[float]) -> bytes:
     return struct.pack(f"<{len(numbers)}d", *numbers)
+
+
+def raw(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
 
 
 def text(data: bytes) -> str:
@@ -123,27 +199,52 @@ def read_positions(data: bytes) -> tuple[int, ...]:
     return struct.unpack(f"<{len(data) // 4}I", data)
 
 
-def read_leases(data: bytes, now: float) -> tuple[Lease, ...]:
+def read_terms(data: bytes) -> dict[str, tuple[float, bool, str]]:
+    """Of slots: their pace, whether they are probed, and why they are given up."""
+    terms: dict[str, tuple[float, bool, str]] = {}
+    at = 0
+    while at < len(data):
+        name, at = _short_text(data, at)
+        pace, probe = _pace.unpack_from(data, at)
+        lost, at = _short_text(data, at + _pace.size)
+        terms[name] = (pace, bool(probe), lost)
+    return terms
+
+
+def _short_text(data: bytes, at: int) -> tuple[str, int]:
+    (length,) = _read_short.unpack_from(data, at)
+    at += _read_short.size
+    return text(data[at : at + length]), at + length
+
+
+def read_leases(data: bytes, now: float, told: bytes) -> tuple[Lease, ...]:
     leases: list[Lease] = []
+    terms, plain = read_terms(told), (0.0, False, "")
     names: dict[bytes, str] = {}
     at = 0
     while at < len(data):
-        token, size, _, attempts, _, alone, run_at, rank, length = _lease.unpack_from(data, at)
+        token, size, attempts, running, alone, run_at, rank, length = _lease.unpack_from(data, at)
         end = at + _head + size
         at += _lease.size
-        name, payload = data[at : at + length], data[at + length : end]
+        name, payload = data[at : at + length], data[at + length + _ORD : end]
         at = end
         if name not in names:
             names[name] = text(name)
+        slot = names[name]
+        pace, probe, lost = terms.get(slot, plain)
         leases.append(
             Lease(
                 int(token),
-                names[name],
+                slot,
                 payload,
                 *_priority(rank),
                 attempts,
                 max(0.0, run_at - now),
                 bool(alone),
+                pace,
+                running == _WAITS,
+                probe,
+                lost,
             )
         )
     leases.sort(key=lambda lease: lease.token)

@@ -22,12 +22,15 @@ _ERRORS = (RedisError, exceptions.RedisClusterException, OSError)
 
 @cache
 def script(verb: str) -> tuple[bytes, str]:
-    """The text of a verb's script, after the shared parts that it needs, and its name on the server."""
+    """The text of a verb's script, with the shared parts where it needs them, and its name on the server."""
     folder = files("scrapy_fleet.store.redis").joinpath("lua")
     own = folder.joinpath(f"{verb}.lua").read_text(encoding="utf-8")
-    needs = own.partition("\n")[0].removeprefix("-- needs: ").split()
-    shared = [folder.joinpath("shared", f"{name}.lua").read_text(encoding="utf-8") for name in needs]
-    whole = "\n".join([*shared, own]).encode()
+
+    def shared(needs: re.Match[str]) -> str:
+        parts = [folder.joinpath("shared", f"{name}.lua") for name in needs[1].split()]
+        return "\n".join(part.read_text(encoding="utf-8") for part in parts)
+
+    whole = re.sub(r"^-- needs: (.*)\n", shared, own, flags=re.MULTILINE).encode()
     return whole, hashlib.sha1(whole, usedforsecurity=False).hexdigest()
 
 

@@ -17,10 +17,13 @@ from scrapy_fleet.model import (
     Joined,
     Kind,
     Mode,
+    Override,
+    Paper,
     Plan,
     Receipt,
     Row,
     Seeding,
+    SlotView,
     Snapshot,
     Worker,
 )
@@ -30,7 +33,6 @@ from scrapy_fleet.store.redis.server import OLDEST, Server
 
 logger = logging.getLogger(__name__)
 
-FORMAT = 1
 MODES: tuple[Mode, ...] = ("run", "pause", "stop")
 """In the order of the numbers that the scripts have for them."""
 MENDED_AT_ONCE = 500
@@ -93,6 +95,7 @@ class RedisStore:
         self._incarnation = ""
         self._emptied = False
         self._told = False
+        self._jitter = True
         # The last batch of each worker that the server has answered: one that it must know.
         self._answered: dict[str, int] = {}
         if not create and self._server.command("EXISTS", f"{self._prefix}meta") == 0:
@@ -122,10 +125,14 @@ class RedisStore:
             raise StoreError(
                 f"{self.url} is Redis {answer[0].decode()}; {OLDEST} or newer, or Valkey, is needed."
             )
-        if status == b"newer":
+        if status == b"format":
+            found, known = answer
+            age, remedy = (
+                ("a newer", "Upgrade scrapy-fleet") if found > known else ("an older", "Clear it with that")
+            )
             raise StoreError(
-                f"{self.url}: the crawl {self._crawl!r} was written by a newer scrapy-fleet (format "
-                f"{answer[0].decode()}, this one knows {FORMAT}). Upgrade scrapy-fleet, or set FLEET_CRAWL."
+                f"{self.url}: the crawl {self._crawl!r} was written by {age} scrapy-fleet (format {found}, "
+                f"this one knows {known}). {remedy}, or set FLEET_CRAWL."
             )
         return answer
 
@@ -134,14 +141,15 @@ class RedisStore:
             self._incarnation, self._emptied = "", False
         self._answered.pop(worker.id, None)
         rule = plan.rule
+        self._jitter = any(each.jitter for each in (rule, *plan.slots.values()))
         id, run_now, resumed, counts, seeding, state, others, mode = self._run(
             "join",
             _new_id(),
-            FORMAT,
             *(worker.id, worker.host, worker.pid, worker.home, worker.birth, ttl, int(run is not None)),
             *(rule.concurrency, rule.delay, rule.jitter),
             *(int(plan.lifo), plan.max_attempts, plan.suspect_after, int(plan.keep_seen)),
             packing.rules(plan),
+            *(int(plan.auto is not None), packing.policy(plan)),
         )
         self._incarnation = id.decode()
         if not self._told:
@@ -162,14 +170,18 @@ class RedisStore:
         flags = "s" * batch.seeded + "l" * batch.leave + "f" * batch.finish
         want = min(max(batch.want, 0), MAX_WANT)
         tokens = {*(s.token for s in batch.samples), *(o.token for o in batch.outcomes), *batch.releases}
-        with Dice(self._random, want) as dice:
-            now, counts, seeding, known, leases, retry_in, dice.rolled, mode = self._run(
+        tokens.update(s.then for s in batch.samples if s.then is not None)
+        # Without dice, should a newer plan than ours need them, nothing is spread: no delay is cut short.
+        rolls = want if self._jitter or self._random else 0
+        with Dice(self._random, rolls) as dice:
+            now, counts, seeding, known, leases, retry_in, dice.rolled, mode, terms, held = self._run(
                 "commit",
                 *(batch.worker, batch.seq, flags, want),
                 *packing.adds(batch.adds),
                 packing.marks(batch.marks),
                 packing.tokens(tokens),
                 packing.samples(batch.samples),
+                packing.notices(batch.notices),
                 packing.outcomes(batch.outcomes),
                 packing.tokens(batch.releases),
                 packing.items(batch.items),
@@ -185,10 +197,11 @@ class RedisStore:
         return Receipt(
             Counts(*counts),
             Seeding(seeding.decode()),
-            packing.read_leases(leases, float(now)),
+            packing.read_leases(leases, float(now), terms),
             packing.read_positions(known),
             float(retry_in) if retry_in else None,
             MODES[mode],
+            tuple(sorted(map(packing.text, held))),
         )
 
     def beat(self, worker: str) -> Beat:
@@ -238,7 +251,29 @@ class RedisStore:
             after = rows[-1].id
 
     def control(self, mode: Mode) -> None:
-        self._run("control", _new_id(), FORMAT, MODES.index(mode))
+        self._run("control", _new_id(), MODES.index(mode))
+
+    def feed(self, producer: str, ttl: float) -> None:
+        self._run("feed", _new_id(), packing.raw(producer), ttl)
+
+    def override(self, slot: str, override: Override | None) -> None:
+        self._run("override", _new_id(), packing.raw(slot), packing.override(override))
+
+    def slot(self, name: str) -> SlotView | None:
+        answer = self._run("slot", packing.raw(name))
+        return observing.one_slot(*answer) if answer else None
+
+    def seen(self, keys: tuple[int, ...]) -> tuple[bool, ...]:
+        return tuple(map(bool, self._run("seen", packing.marks(keys))[0]))
+
+    def paper(self, name: str, worker: str, max_age: float, patience: float) -> Paper:
+        what, *found = self._run("paper", _new_id(), packing.raw(name), worker, max_age, patience)
+        if what == b"data":
+            return Paper(found[1], float(found[0]))
+        return Paper(mine=what == b"mine")
+
+    def write_paper(self, name: str, data: bytes) -> None:
+        self._run("write_paper", _new_id(), packing.raw(name), data)
 
     def clear(self) -> None:
         more = self._run("clear", "begin")[0]

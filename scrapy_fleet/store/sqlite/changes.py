@@ -15,6 +15,8 @@ from scrapy_fleet.store.sqlite.database import Database
 
 WAITING, LEASED, DEAD, SUSPECT = range(4)
 """``entry.state``"""
+OVER, RUNNING, SPARE = range(3)
+"""``entry.busy``"""
 
 _encode = msgspec.json.Encoder().encode
 
@@ -42,7 +44,6 @@ class Held(msgspec.Struct, array_like=True):
     attempts: int
     id: int
     alone: int
-    latency: float | None
 
 
 decode_held = msgspec.json.Decoder(list[Held]).decode
@@ -79,19 +80,28 @@ class Changes:
 
     def unlease(self, held: Held) -> None:
         """An entry is leased no more."""
-        self.slot(held.slot).active -= held.busy
+        self.slot(held.slot).active -= held.busy == RUNNING
         self.enter(held.slot, LEASED, -1)
 
-    def turn(self, slot: int, state: int) -> int:
+    def turn(self, slot: int, state: int, *, spare: bool = False) -> int:
         """A waiting entry of a slot is leased; the number of this turn."""
         self.counts["served"] += 1
         served: int = self._crawl["served"] + self.counts["served"]
         change = self.slot(slot)
-        change.active += 1
+        change.active += not spare
         change.served = served
         self.enter(slot, state, -1)
         self.enter(slot, LEASED)
         return served
+
+    def halt(self) -> int:
+        """Slots are halted: how often that has happened, with this time."""
+        self.counts["halts"] = 1
+        return self.halts
+
+    @property
+    def halts(self) -> int:
+        return int(self._crawl["halts"]) + self.counts["halts"]
 
     def write_slots(self) -> None:
         if self._slots:
@@ -104,13 +114,15 @@ class Changes:
         names = ("accepted", "waiting", "leased", "done", "dead")
         self._db.run(
             "count",
-            **{name: self.counts[name] for name in (*names, "suspects", "seen", "served")},
+            **{name: self.counts[name] for name in (*names, "suspects", "seen", "served", "halts")},
             seeded=self._crawl["seeded"] if seeded is None else seeded,
             seeder=seeder,
             finished=finished,
             now=self.now,
         )
-        return Counts(**{name: self._crawl[name] + self.counts[name] for name in names})
+        return Counts(
+            **{name: self._crawl[name] + self.counts[name] for name in names}, feeding=self._crawl["feeding"]
+        )
 
 
 def text(values: Sequence[object] | dict[str, float]) -> str:

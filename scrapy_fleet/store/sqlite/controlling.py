@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from scrapy_fleet.errors import CrawlInUse
 from scrapy_fleet.model import Mode
-from scrapy_fleet.store.sqlite.database import Database
+from scrapy_fleet.store.sqlite.database import Database, decode_plan
+from scrapy_fleet.store.sqlite.treating import write_rules
 
 
 def set_mode(db: Database, mode: Mode) -> None:
@@ -34,8 +35,9 @@ def clear(db: Database) -> None:
     begin_anew(db, keep_seen=False)
     set_mode(db, "run")
     # With the numbers last given: that no worker ever came is what makes a crawl new.
-    for table in ("worker", "item", "sqlite_sequence"):
+    for table in ("worker", "item", "sqlite_sequence", "override", "paper", "producer"):
         db.connection.execute(f"DELETE FROM {table}")
+    write_rules(db, decode_plan(db.crawl()["plan"]))
 
 
 def _alive(db: Database, now: float, but: int = -1) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal
@@ -19,7 +20,7 @@ from scrapy_fleet.errors import GivenUp, StoreAway, StoreError
 from scrapy_fleet.model import Counts, Plan
 
 APPLICATION_ID = 0x53464C54
-VERSION = 1
+VERSION = 2
 OLDEST_SQLITE = (3, 33, 0)
 CHECKED_SIZE = 1 << 26
 """Files up to this size are checked for damage when they are opened."""
@@ -98,6 +99,11 @@ class Database:
             version = self.value("PRAGMA user_version")
             if version == 0:
                 self._create(crawl)
+            elif version < VERSION:
+                raise StoreError(
+                    f"{self.path} was written by an older scrapy-fleet (format {version}, this one knows "
+                    f"{VERSION}). Use the version that began the crawl, or name another file in FLEET_URL."
+                )
             elif version > VERSION:
                 raise StoreError(
                     f"{self.path} was written by a newer scrapy-fleet (format {version}, this one knows "
@@ -160,7 +166,9 @@ class Database:
     # The crawl and its workers
 
     def crawl(self) -> sqlite3.Row:
-        row: sqlite3.Row = self.connection.execute("SELECT * FROM crawl").fetchone()
+        row: sqlite3.Row = self.connection.execute(
+            "SELECT *, (SELECT count(*) FROM producer) AS feeding FROM crawl"
+        ).fetchone()
         self._offset = row["offset"]
         return row
 
@@ -222,7 +230,7 @@ def _ours(error: sqlite3.Error, path: Path) -> StoreAway | StoreError:
 
 
 def counts_of(crawl: sqlite3.Row) -> Counts:
-    return Counts(*(crawl[name] for name in ("accepted", "waiting", "leased", "done", "dead")))
+    return Counts(*(crawl[name] for name in ("accepted", "waiting", "leased", "done", "dead", "feeding")))
 
 
 def crawl_name(path: Path) -> str:
@@ -238,3 +246,9 @@ def crawl_name(path: Path) -> str:
             return str(connection.execute("SELECT name FROM crawl").fetchone()[0])
     except sqlite3.Error as error:
         raise _ours(error, path) from error
+
+
+@lru_cache(maxsize=8)
+def decode_plan(plan: str) -> Plan:
+    """From column ``crawl.plan``. It is the same at every commit."""
+    return msgspec.json.decode(plan, type=Plan)

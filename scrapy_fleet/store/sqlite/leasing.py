@@ -10,7 +10,7 @@ import msgspec
 
 from scrapy_fleet.model import Lease
 from scrapy_fleet.store.base import HORIZON, MAX_WANT, PATIENCE
-from scrapy_fleet.store.sqlite.changes import SUSPECT, WAITING, Changes, SlotChange, text
+from scrapy_fleet.store.sqlite.changes import SPARE, SUSPECT, WAITING, Changes, SlotChange, text
 from scrapy_fleet.store.sqlite.database import Database
 
 TOKENS_PER_BATCH = 1 << 16
@@ -22,7 +22,7 @@ Pick = tuple[int, float]
 
 
 class Slot(msgspec.Struct, array_like=True):
-    """A slot that may be served, as statement ``ready`` gives it."""
+    """A slot that may be served, as statements ``ready`` and ``mine`` give it."""
 
     id: int
     served: int
@@ -30,12 +30,27 @@ class Slot(msgspec.Struct, array_like=True):
     concurrency: int
     delay: float
     jitter: float
-    next_at: float
+    pace: float
+    due_at: float
+    boost: int
+    calm: int
+    """Nothing forbids spares but its delay."""
+    running: int = 0
+    """How many downloads the worker had running there, and how many spares it had; ``mine`` alone says so."""
+    spares: int = 0
     room: int = 0
+    """How many more the worker may get."""
     queue: list[tuple[int, int, int]] = []
     """Rank, order and id of its first entries, the best at the end."""
     fetched: int = 0
+    """How many of its entries are known, if there are more."""
     taken: int = 0
+
+    def share(self, workers: int) -> int:
+        return -(-self.concurrency // workers)
+
+    def turn(self) -> tuple[int, int, int]:
+        return self.queue[-1][0] - 2 * self.boost, self.served, self.id
 
 
 _decode_slots = msgspec.json.Decoder(list[Slot]).decode
@@ -58,65 +73,106 @@ class Leasing:
             alone = None
         self._db.run("wake", due=changes.now + HORIZON)
         picks: list[Pick] | None = None
+        running = 1
         if suspects and (row := self._db.run("suspect", due=changes.now + HORIZON).fetchone()) is not None:
             if not self._db.value("SELECT count(*) FROM entry WHERE state = 1 AND worker = :num", num=num):
                 alone = seq * TOKENS_PER_BATCH
-                slot = Slot(row["slot"], 0, 0, 1, row["delay"], row["jitter"], row["next_at"])
+                slot = Slot(
+                    row["slot"], 0, 0, 1, row["delay"], row["jitter"], row["pace"], row["due_at"], 0, 0
+                )
                 picks = [(row["id"], self._pace(slot, changes.slot(slot.id), changes.now))]
                 changes.turn(slot.id, SUSPECT)
             elif row["at"] <= changes.now - PATIENCE:
                 picks = []
         if picks is None:
-            picks = self._pick(num, min(want, MAX_WANT), changes)
+            picks, running = self._pick(num, min(want, MAX_WANT), changes)
         if not picks:
             return (), alone
         first = seq * TOKENS_PER_BATCH
         rows = [(entry, first + i, at) for i, (entry, at) in enumerate(picks)]
-        self._db.run("lease", worker=num, picks=text(rows), alone=alone is not None)
+        self._db.run("lease", worker=num, picks=text(rows), alone=alone is not None, spares=first + running)
         return self.leases(num, seq, changes.now), alone
 
     def _pace(self, slot: Slot, change: SlotChange, now: float) -> float:
         """When the slot's next request may run; the one after it is put off by the slot's delay."""
-        at = max(now, slot.next_at)
+        at = max(now, slot.due_at)
         if not slot.delay:
             return at
         factor = self._random.uniform(1 - slot.jitter, 1 + slot.jitter) if slot.jitter else 1.0
-        slot.next_at = change.next_at = at + slot.delay * factor
+        slot.due_at = change.next_at = at + max(slot.pace, slot.delay * factor)
         return at
 
-    def _pick(self, num: int, want: int, changes: Changes) -> list[Pick]:
+    def _pick(self, num: int, want: int, changes: Changes) -> tuple[list[Pick], int]:
+        """Choose entries; how many of them may run, and are not spare."""
+        workers = self._db.value("SELECT count(*) FROM worker")
+        mine = self._mine(num) if workers > 1 else None
+        slots = self._ready(want, workers, mine or {})
+        picks = self._serve(slots, want, changes)
+        running = len(picks)
+        if running < want:
+            if mine is None:
+                mine = self._mine(num)
+            spare = self._with_spares(mine, slots, workers, changes.now)
+            picks += self._serve(spare, want - running, changes, spare=True)
+        return picks, running
+
+    def _mine(self, num: int) -> dict[int, Slot]:
+        """The slots in which the worker has downloads running, or spares, and where others wait."""
+        return {slot.id: slot for slot in _decode_slots(self._db.value("mine", worker=num))}
+
+    def _ready(self, want: int, workers: int, mine: dict[int, Slot]) -> dict[int, Slot]:
+        """The slots that may be served, the first ones first, with the room they have for this worker."""
+        slots: dict[int, Slot] = {}
+        for slot in _decode_slots(self._db.value("ready", want=want + len(mine))):
+            running = mine[slot.id].running if slot.id in mine else 0
+            slot.room = min(slot.concurrency - slot.active, slot.share(workers) - running)
+            if slot.room > 0 and len(slots) < want:
+                slots[slot.id] = slot
+        return slots
+
+    def _with_spares(
+        self, mine: dict[int, Slot], served: dict[int, Slot], workers: int, now: float
+    ) -> dict[int, Slot]:
+        """The slots of which the worker may have spares: as many as it has downloads running there."""
+        slots: dict[int, Slot] = {}
+        for id, slot in {**mine, **served}.items():
+            if not slot.calm or slot.delay or slot.due_at > now:
+                continue
+            before = mine.get(id)
+            running = slot.taken + (before.running if before else 0)
+            slot.room = running - (before.spares if before else 0)
+            if slot.room > 0 and running <= slot.share(workers):
+                slots[id] = slot
+        return slots
+
+    def _serve(
+        self, slots: dict[int, Slot], want: int, changes: Changes, *, spare: bool = False
+    ) -> list[Pick]:
         """Choose entries one by one: of the slot whose first entry ranks best, then served longest ago."""
-        slots = self._slots(num, want)
         if not slots:
             return []
         # Few of each slot are needed when there are many slots; more are fetched where they are.
-        self._fetch(list(slots.values()), min(want, 4 + 2 * want // len(slots)))
-        heap = [(slot.queue[-1][0], slot.served, slot.id) for slot in slots.values() if slot.queue]
+        unknown = [slot for slot in slots.values() if not slot.queue and slot.taken == slot.fetched]
+        if unknown:
+            room = max(min(slot.room, want) for slot in unknown)
+            taken = max(slot.taken for slot in unknown)
+            self._fetch(unknown, taken + min(room, 4 + 2 * want // len(slots)))
+        heap = [slot.turn() for slot in slots.values() if slot.queue]
         heapq.heapify(heap)
         picks: list[Pick] = []
         while heap and len(picks) < want:
             slot = slots[heapq.heappop(heap)[2]]
             picks.append((slot.queue.pop()[2], self._pace(slot, changes.slot(slot.id), changes.now)))
             slot.taken += 1
-            slot.served = changes.turn(slot.id, WAITING)
+            slot.served = changes.turn(slot.id, WAITING, spare=spare)
             slot.room -= 1
+            if not slot.room or slot.due_at > changes.now + HORIZON:
+                continue
             if not slot.queue and slot.taken == slot.fetched:
-                self._fetch([slot], want)
-            if slot.queue and slot.room and slot.next_at <= changes.now + HORIZON:
-                heapq.heappush(heap, (slot.queue[-1][0], slot.served, slot.id))
+                self._fetch([slot], slot.taken + min(slot.room, want - len(picks)))
+            if slot.queue:
+                heapq.heappush(heap, slot.turn())
         return picks
-
-    def _slots(self, num: int, want: int) -> dict[int, Slot]:
-        """The slots that may be served, the first ones first, with the room they have for this worker."""
-        workers = self._db.value("SELECT count(*) FROM worker")
-        mine = dict(_decode(self._db.value("mine", worker=num))) if workers > 1 else {}
-        slots: dict[int, Slot] = {}
-        for slot in _decode_slots(self._db.value("ready", want=want + len(mine))):
-            share = -(-slot.concurrency // workers)
-            slot.room = min(slot.concurrency - slot.active, share - mine.get(slot.id, 0))
-            if slot.room > 0 and len(slots) < want:
-                slots[slot.id] = slot
-        return slots
 
     def _fetch(self, slots: list[Slot], depth: int) -> None:
         """Bring the first ``depth`` entries of slots, less those taken already."""
@@ -141,17 +197,25 @@ class Leasing:
         """The leases of one batch that its worker still holds."""
         first = seq * TOKENS_PER_BATCH
         last = first + TOKENS_PER_BATCH - 1
-        rows: list[Any] = _decode(self._db.value("leases", worker=num, first=first, last=last))
-        return tuple(
-            Lease(
-                token=token,
-                slot=slot,
-                payload=bytes.fromhex(payload),
-                priority=((rank & 1) - rank) // 2,
-                seed=bool(rank & 1),
-                attempts=attempts,
-                delay=max(0.0, at - now),
-                alone=bool(alone),
+        entries, slots = self._db.run("leases", worker=num, first=first, last=last).fetchone()
+        about: dict[int, list[Any]] = {slot[0]: slot for slot in _decode(slots)}
+        leases: list[Lease] = []
+        for token, slot, rank, attempts, at, alone, busy, payload in _decode(entries):
+            _, name, pace, probed, lost = about[slot]
+            leases.append(
+                Lease(
+                    token=token,
+                    slot=name,
+                    payload=bytes.fromhex(payload),
+                    priority=((rank & 1) - rank) // 2,
+                    seed=bool(rank & 1),
+                    attempts=attempts,
+                    delay=max(0.0, at - now),
+                    alone=bool(alone),
+                    pace=pace,
+                    spare=busy == SPARE,
+                    probe=bool(probed),
+                    lost=lost or "",
+                )
             )
-            for token, slot, rank, attempts, at, alone, payload in rows
-        )
+        return tuple(leases)

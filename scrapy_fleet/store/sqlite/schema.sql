@@ -18,38 +18,53 @@ CREATE TABLE crawl (
     suspects  INTEGER NOT NULL DEFAULT 0,      -- waiting entries that must run alone
     seen      INTEGER NOT NULL DEFAULT 0,
     served    INTEGER NOT NULL DEFAULT 0,      -- leases handed out, numbers the slots' turns
+    halts     INTEGER NOT NULL DEFAULT 0,      -- commits and overrides that halted slots
     offset    REAL NOT NULL DEFAULT 0,         -- added to the machine's clock
     clock     REAL NOT NULL                    -- the latest time any worker wrote
 );
 
--- What is throttled together: a host, or a download_slot.
+-- What is throttled together: a host, or a download_slot. How it is treated comes from politeness.py;
+-- concurrency, delay, pace, probed and lost are what follows from the plan, its manners and its override.
 CREATE TABLE slot (
     id          INTEGER PRIMARY KEY,
     name        TEXT NOT NULL UNIQUE,
-    concurrency INTEGER NOT NULL,
+    concurrency INTEGER NOT NULL,              -- 0: blocked
     delay       REAL NOT NULL,
     jitter      REAL NOT NULL,
+    pace        REAL NOT NULL,                 -- the least distance of its requests, jitter or not
+    boost       INTEGER NOT NULL,              -- added to the priority of its entries, among slots
     queued      INTEGER NOT NULL DEFAULT 0,    -- ordinary waiting entries
     suspects    INTEGER NOT NULL DEFAULT 0,    -- waiting entries that must run alone
     leased      INTEGER NOT NULL DEFAULT 0,
     active      INTEGER NOT NULL DEFAULT 0,    -- leases whose download is not over
     done        INTEGER NOT NULL DEFAULT 0,
     latency     REAL,                          -- moving average, seconds
-    next_at     REAL NOT NULL DEFAULT -1e18,   -- when its next request may go out
+    next_at     REAL NOT NULL DEFAULT -1e18,   -- when its delay allows its next request
+    due_at      REAL NOT NULL DEFAULT -1e18,   -- when its next request may go out, all counted
     served      INTEGER NOT NULL DEFAULT 0,    -- its last turn, as crawl.served counted
-    top         INTEGER,                       -- rank of its first ordinary entry
-    phase       INTEGER NOT NULL DEFAULT 0     -- 0 nothing to give, 1 may be served, 2 waits for its time
+    top         INTEGER,                       -- rank of its first ordinary entry, boost counted
+    phase       INTEGER NOT NULL DEFAULT 0,    -- 0 nothing to give, 1 may be served, 2 waits for its time
+    probed      INTEGER NOT NULL DEFAULT 0,    -- its leases find out whether it answers again
+    halted      INTEGER NOT NULL DEFAULT 0,    -- crawl.halts when it was last halted
+    lost        TEXT,                          -- why it is given up; NULL if it is not
+    manners     TEXT                           -- JSON array of its Manners; NULL if they are as at first
 );
 CREATE INDEX slot_ready ON slot (top, served, id) WHERE phase = 1;
-CREATE INDEX slot_timed ON slot (next_at) WHERE phase = 2;
+CREATE INDEX slot_timed ON slot (due_at) WHERE phase = 2;
+CREATE INDEX slot_suspects ON slot (due_at) WHERE suspects > 0;
 
--- Rules of slots that have their own.
+-- How slots are treated that have a rule of their own or an override, while their manners are as at first.
 CREATE TABLE rule (
     name        TEXT PRIMARY KEY,
     concurrency INTEGER NOT NULL,
     delay       REAL NOT NULL,
-    jitter      REAL NOT NULL
+    jitter      REAL NOT NULL,
+    pace        REAL NOT NULL,
+    boost       INTEGER NOT NULL
 ) WITHOUT ROWID;
+
+-- What people told about slots: JSON of Override.
+CREATE TABLE override (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 
 -- Requests. Done ones have no row.
 CREATE TABLE entry (
@@ -62,7 +77,7 @@ CREATE TABLE entry (
     state    INTEGER NOT NULL DEFAULT 0,       -- 0 waiting, 1 leased, 2 dead, 3 waiting to run alone
     worker   INTEGER,                          -- leased: worker.num
     token    INTEGER,                          -- leased: the worker's name for the lease
-    busy     INTEGER NOT NULL DEFAULT 0,       -- leased: its download is not over
+    busy     INTEGER NOT NULL DEFAULT 0,       -- leased: 1 its download is not over, 2 it is spare
     alone    INTEGER NOT NULL DEFAULT 0,       -- leased: its worker holds nothing else
     at       REAL,                             -- leased: when it may run; suspects: waiting since
     reason   TEXT                              -- dead: why
@@ -87,9 +102,23 @@ CREATE TABLE worker (
     deadline REAL NOT NULL,
     seq      INTEGER NOT NULL DEFAULT -1,      -- its last batch
     known    TEXT NOT NULL DEFAULT '[]',       -- what was known in its last batch
+    told     INTEGER NOT NULL DEFAULT 0,       -- crawl.halts as its last batch was answered
+    earlier  INTEGER NOT NULL DEFAULT 0,       -- ... and the batch before it
     alone    INTEGER                           -- token of the lease that must be its only one
 );
 
 CREATE TABLE item (id INTEGER PRIMARY KEY AUTOINCREMENT, payload BLOB NOT NULL);
 CREATE TABLE stat (name TEXT PRIMARY KEY, value REAL NOT NULL) WITHOUT ROWID;
 CREATE TABLE state (name TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;
+
+-- Who holds the crawl open, and until when.
+CREATE TABLE producer (name TEXT PRIMARY KEY, deadline REAL NOT NULL) WITHOUT ROWID;
+
+-- Documents that workers share.
+CREATE TABLE paper (
+    name    TEXT PRIMARY KEY,
+    data    BLOB,
+    written REAL,
+    maker   TEXT,                              -- who is to make it
+    asked   REAL                               -- since when
+);

@@ -21,10 +21,21 @@ INSERT INTO seen SELECT key FROM incoming WHERE key IS NOT NULL ORDER BY key;
 INSERT OR IGNORE INTO seen SELECT value FROM json_each(:keys);
 
 -- name: new_slots
-INSERT OR IGNORE INTO slot (name, concurrency, delay, jitter)
-SELECT i.slot, coalesce(r.concurrency, :concurrency), coalesce(r.delay, :delay), coalesce(r.jitter, :jitter)
+INSERT OR IGNORE INTO slot (name, concurrency, delay, jitter, pace, boost)
+SELECT i.slot, coalesce(r.concurrency, :concurrency), coalesce(r.delay, :delay), coalesce(r.jitter, :jitter),
+       coalesce(r.pace, :pace), coalesce(r.boost, 0)
 FROM incoming i LEFT JOIN rule r ON r.name = i.slot
 GROUP BY i.slot ORDER BY min(i.pos);
+
+-- name: noticed_slots
+INSERT OR IGNORE INTO slot (name, concurrency, delay, jitter, pace, boost)
+SELECT n.value, coalesce(r.concurrency, :concurrency), coalesce(r.delay, :delay), coalesce(r.jitter, :jitter),
+       coalesce(r.pace, :pace), coalesce(r.boost, 0)
+FROM json_each(:names) n LEFT JOIN rule r ON r.name = n.value
+ORDER BY n.key;
+
+-- name: slot_ids
+SELECT json_group_array(json_array(n.value, s.id)) FROM json_each(:names) n JOIN slot s ON s.name = n.value;
 
 -- name: queue_incoming
 INSERT INTO entry (id, slot, rank, ord, payload)
@@ -40,16 +51,20 @@ FROM (SELECT s.id AS id, count(*) AS n FROM incoming i JOIN slot s ON s.name = i
 DELETE FROM incoming;
 
 -- name: held
-SELECT json_group_array(json_array(e.token, e.slot, e.busy, e.attempts, e.id, e.alone, s.latency))
-FROM entry e JOIN slot s ON s.id = e.slot
-WHERE e.state = 1 AND e.worker = :worker AND e.token IN (SELECT value FROM json_each(:tokens));
+WITH held AS (SELECT token, slot, busy, attempts, id, alone FROM entry
+              WHERE state = 1 AND worker = :worker AND token IN (SELECT value FROM json_each(:tokens)))
+SELECT (SELECT json_group_array(json_array(token, slot, busy, attempts, id, alone)) FROM held),
+       (SELECT json_group_array(json_array(id, latency, manners IS NOT NULL)) FROM slot
+        WHERE id IN (SELECT slot FROM held));
 
 -- name: held_all
-SELECT json_group_array(json_array(e.token, e.slot, e.busy, e.attempts, e.id, e.alone, s.latency))
-FROM entry e JOIN slot s ON s.id = e.slot WHERE e.state = 1 AND e.worker = :worker;
+SELECT json_group_array(json_array(token, slot, busy, attempts, id, alone)) FROM entry
+WHERE state = 1 AND worker = :worker;
 
--- name: free
-UPDATE entry SET busy = 0 WHERE id IN (SELECT value FROM json_each(:ids));
+-- name: busy
+UPDATE entry SET busy = b.busy
+FROM (SELECT json_extract(value, '$[0]') AS id, json_extract(value, '$[1]') AS busy FROM json_each(:busy)) b
+WHERE entry.id = b.id;
 
 -- name: settle
 DELETE FROM entry WHERE id IN (SELECT value FROM json_each(:ids));
@@ -67,10 +82,13 @@ UPDATE slot SET
     queued = slot.queued + d.queued, suspects = slot.suspects + d.suspects,
     leased = slot.leased + d.leased, active = slot.active + d.active, done = slot.done + d.done,
     latency = coalesce(d.latency, slot.latency), next_at = coalesce(d.next_at, slot.next_at),
+    -- A lease moves it on from when the slot was due.
+    due_at = coalesce(d.next_at, slot.due_at),
     served = coalesce(d.served, slot.served),
-    top = (SELECT rank FROM entry WHERE slot = d.id AND state = 0 ORDER BY rank, ord LIMIT 1),
+    top = (SELECT rank FROM entry WHERE slot = d.id AND state = 0 ORDER BY rank, ord LIMIT 1)
+          - 2 * slot.boost,
     phase = CASE WHEN slot.queued + d.queued = 0 OR slot.active + d.active >= slot.concurrency THEN 0
-                 WHEN coalesce(d.next_at, slot.next_at) <= :due THEN 1 ELSE 2 END
+                 WHEN coalesce(d.next_at, slot.due_at) <= :due THEN 1 ELSE 2 END
 FROM (SELECT json_extract(value, '$[0]') AS id, json_extract(value, '$[1]') AS queued,
              json_extract(value, '$[2]') AS suspects, json_extract(value, '$[3]') AS leased,
              json_extract(value, '$[4]') AS active, json_extract(value, '$[5]') AS done,
@@ -80,21 +98,33 @@ FROM (SELECT json_extract(value, '$[0]') AS id, json_extract(value, '$[1]') AS q
 WHERE slot.id = d.id;
 
 -- name: wake
-UPDATE slot SET phase = 1 WHERE phase = 2 AND next_at <= :due;
+UPDATE slot SET phase = 1 WHERE phase = 2 AND due_at <= :due;
 
 -- name: next_wake
-SELECT min(next_at) FROM slot WHERE phase = 2 AND next_at > :due;
+SELECT min(due_at) FROM slot WHERE phase = 2 AND due_at > :due;
 
 -- name: next_suspect_wake
-SELECT min(next_at) FROM slot WHERE suspects > 0 AND active < concurrency AND next_at > :due;
+SELECT min(due_at) FROM slot WHERE suspects > 0 AND active < concurrency AND due_at > :due;
 
 -- name: ready
-SELECT json_group_array(json_array(id, served, active, concurrency, delay, jitter, next_at))
+SELECT json_group_array(json_array(id, served, active, concurrency, delay, jitter, pace, due_at, boost,
+                                   NOT probed AND suspects = 0 AND lost IS NULL))
 FROM (SELECT * FROM slot WHERE phase = 1 ORDER BY top, served, id LIMIT :want);
 
 -- name: mine
-SELECT json_group_array(json_array(slot, n))
-FROM (SELECT slot, count(*) AS n FROM entry WHERE state = 1 AND worker = :worker AND busy = 1 GROUP BY slot);
+SELECT json_group_array(json_array(s.id, s.served, s.active, s.concurrency, s.delay, s.jitter, s.pace,
+                                   s.due_at, s.boost, NOT s.probed AND s.suspects = 0 AND s.lost IS NULL,
+                                   m.running, m.spares))
+FROM (SELECT slot, sum(busy = 1) AS running, sum(busy = 2) AS spares
+      FROM entry WHERE state = 1 AND worker = :worker GROUP BY slot) m
+JOIN slot s ON s.id = m.slot WHERE m.running + m.spares > 0 AND s.queued > 0;
+
+-- name: halted
+SELECT json_group_array(name)
+FROM (SELECT name FROM slot
+      WHERE halted > :told
+        AND id IN (SELECT slot FROM entry WHERE state = 1 AND worker = :worker AND token < :first)
+      ORDER BY name);
 
 -- name: candidates
 SELECT json_group_array(json_array(e.slot, e.rank, e.ord, e.id))
@@ -103,48 +133,79 @@ JOIN entry e ON e.id IN (
     SELECT id FROM entry WHERE state = 0 AND slot = s.value ORDER BY rank, ord LIMIT :depth);
 
 -- name: suspect
-SELECT e.id, e.slot, e.at, s.delay, s.jitter, s.next_at FROM entry e JOIN slot s ON s.id = e.slot
-WHERE e.state = 3 AND s.active < s.concurrency AND s.next_at <= :due ORDER BY e.at, e.id LIMIT 1;
+SELECT e.id, e.slot, e.at, s.delay, s.jitter, s.pace, s.due_at FROM entry e JOIN slot s ON s.id = e.slot
+WHERE e.state = 3 AND s.active < s.concurrency AND s.due_at <= :due ORDER BY e.at, e.id LIMIT 1;
 
 -- name: lease
-UPDATE entry SET state = 1, worker = :worker, token = p.token, at = p.at, busy = 1, alone = :alone
+UPDATE entry SET state = 1, worker = :worker, token = p.token, at = p.at, alone = :alone,
+                 busy = 1 + (p.token >= :spares)
 FROM (SELECT json_extract(value, '$[0]') AS id, json_extract(value, '$[1]') AS token,
              json_extract(value, '$[2]') AS at FROM json_each(:picks)) p
 WHERE entry.id = p.id;
 
 -- name: leases
-SELECT json_group_array(json_array(e.token, s.name, e.rank, e.attempts, e.at, e.alone, hex(e.payload)))
-FROM (SELECT * FROM entry WHERE state = 1 AND worker = :worker AND token BETWEEN :first AND :last
-      ORDER BY token) e
-JOIN slot s ON s.id = e.slot;
+SELECT (SELECT json_group_array(json_array(token, slot, rank, attempts, at, alone, busy, hex(payload)))
+        FROM (SELECT * FROM entry WHERE state = 1 AND worker = :worker AND token BETWEEN :first AND :last
+              ORDER BY token)),
+       (SELECT json_group_array(json_array(id, name, pace, probed, lost)) FROM slot
+        WHERE id IN (SELECT slot FROM entry
+                     WHERE state = 1 AND worker = :worker AND token BETWEEN :first AND :last));
 
 -- name: count
 UPDATE crawl SET
     accepted = accepted + :accepted, waiting = waiting + :waiting, leased = leased + :leased,
     done = done + :done, dead = dead + :dead, suspects = suspects + :suspects, seen = seen + :seen,
-    served = served + :served, seeded = :seeded, seeder = :seeder, finished = :finished, clock = :now;
+    served = served + :served, halts = halts + :halts,
+    seeded = :seeded, seeder = :seeder, finished = :finished, clock = :now;
 
 -- name: worker
-UPDATE worker SET deadline = :now + ttl, seq = :seq, known = :known, alone = :alone WHERE num = :num;
+UPDATE worker SET deadline = :now + ttl, seq = :seq, known = :known, alone = :alone,
+                  earlier = told, told = :told
+WHERE num = :num;
 
 -- name: stats
 INSERT INTO stat SELECT key, value FROM json_each(:stats) WHERE true
 ON CONFLICT (name) DO UPDATE SET value = value + excluded.value;
 
 -- name: rules
-INSERT INTO rule SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]'),
-                        json_extract(value, '$[2]'), json_extract(value, '$[3]')
+INSERT INTO rule
+SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]'), json_extract(value, '$[2]'),
+       json_extract(value, '$[3]'), json_extract(value, '$[4]'), json_extract(value, '$[5]')
 FROM json_each(:rules);
 
 -- name: apply_rules
 UPDATE slot SET
     concurrency = coalesce((SELECT concurrency FROM rule WHERE rule.name = slot.name), :concurrency),
     delay = coalesce((SELECT delay FROM rule WHERE rule.name = slot.name), :delay),
-    jitter = coalesce((SELECT jitter FROM rule WHERE rule.name = slot.name), :jitter);
+    jitter = coalesce((SELECT jitter FROM rule WHERE rule.name = slot.name), :jitter),
+    pace = coalesce((SELECT pace FROM rule WHERE rule.name = slot.name), :pace);
+
+-- name: mannered
+SELECT json_group_array(id) FROM slot WHERE manners IS NOT NULL;
+
+-- name: manners
+SELECT json_group_array(json_array(s.id, s.name, s.next_at, json(s.manners), json(o.value)))
+FROM json_each(:slots) j JOIN slot s ON s.id = j.value LEFT JOIN override o ON o.name = s.name;
+
+-- name: treat
+UPDATE slot SET concurrency = t.concurrency, delay = t.delay, jitter = t.jitter, pace = t.pace,
+                boost = t.boost, due_at = t.due_at, probed = t.probed, lost = t.lost, manners = t.manners,
+                halted = coalesce(t.halted, slot.halted)
+FROM (SELECT json_extract(value, '$[0]') AS id, json_extract(value, '$[1]') AS concurrency,
+             json_extract(value, '$[2]') AS delay, json_extract(value, '$[3]') AS jitter,
+             json_extract(value, '$[4]') AS pace, json_extract(value, '$[5]') AS boost,
+             json_extract(value, '$[6]') AS due_at, json_extract(value, '$[7]') AS probed,
+             json_extract(value, '$[8]') AS lost, json_extract(value, '$[9]') AS manners,
+             json_extract(value, '$[10]') AS halted
+      FROM json_each(:treats)) t
+WHERE slot.id = t.id;
+
+-- name: overrides
+SELECT json_group_object(name, json(value)) FROM override;
 
 -- name: apply_phase
 UPDATE slot SET phase = CASE WHEN queued = 0 OR active >= concurrency THEN 0
-                             WHEN next_at <= :due THEN 1 ELSE 2 END;
+                             WHEN due_at <= :due THEN 1 ELSE 2 END;
 
 -- name: new_run
 UPDATE crawl SET run = run + 1, seeded = 0, seeder = NULL, finished = 0, accepted = 0, waiting = 0,
@@ -156,8 +217,13 @@ SELECT w.id, w.host, w.pid, w.joined, w.deadline,
 FROM worker w ORDER BY w.num;
 
 -- name: busiest
-SELECT name, queued + suspects AS waiting, leased, done, delay, concurrency, latency, next_at
-FROM slot ORDER BY waiting DESC, name LIMIT :n;
+SELECT name FROM slot ORDER BY queued + suspects DESC, name LIMIT :n;
+
+-- name: views
+SELECT n.value AS name, s.queued + s.suspects AS waiting, s.leased, s.active, s.done, s.latency, s.next_at,
+       s.manners, o.value AS override, s.id
+FROM json_each(:names) n LEFT JOIN slot s ON s.name = n.value LEFT JOIN override o ON o.name = n.value
+ORDER BY n.key;
 
 -- name: scan_slot
 SELECT e.*, :slot AS name, NULL AS worker_id FROM entry e
@@ -176,13 +242,24 @@ WHERE e.state IN (SELECT value FROM json_each(:states)) AND e.id > :after AND (:
 ORDER BY e.id LIMIT :limit;
 
 -- name: dead
-SELECT json_group_array(json_array(token, slot, busy, attempts, id, alone, NULL)) FROM entry
+SELECT json_group_array(json_array(token, slot, busy, attempts, id, alone)) FROM entry
 WHERE state = 2 AND (:ids IS NULL OR id IN (SELECT value FROM json_each(:ids)));
 
 -- name: join
-INSERT INTO worker (id, host, pid, home, birth, ttl, joined, deadline)
-VALUES (:id, :host, :pid, :home, :birth, :ttl, :now, :now + :ttl)
+INSERT INTO worker (id, host, pid, home, birth, ttl, joined, deadline, told, earlier)
+VALUES (:id, :host, :pid, :home, :birth, :ttl, :now, :now + :ttl, :told, :told)
 ON CONFLICT (id) DO UPDATE SET ttl = excluded.ttl, deadline = excluded.deadline;
 
 -- name: beat
 UPDATE worker SET deadline = :now + ttl WHERE num = :num;
+
+-- name: seen
+SELECT json_group_array(k.value IN (SELECT key FROM seen)) FROM json_each(:keys) k;
+
+-- name: ask_paper
+INSERT INTO paper (name, maker, asked) VALUES (:paper, :maker, :now)
+ON CONFLICT (name) DO UPDATE SET maker = excluded.maker, asked = excluded.asked;
+
+-- name: write_paper
+INSERT INTO paper (name, data, written) VALUES (:paper, :data, :now)
+ON CONFLICT (name) DO UPDATE SET data = excluded.data, written = excluded.written, maker = NULL, asked = NULL;

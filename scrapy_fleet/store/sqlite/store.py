@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
 from typing import Literal
@@ -18,33 +19,24 @@ from scrapy_fleet.model import (
     Kind,
     Lease,
     Mode,
+    Override,
+    Paper,
     Plan,
     Receipt,
     Row,
     Seeding,
+    SlotView,
     Snapshot,
     Worker,
 )
-from scrapy_fleet.store.base import HORIZON
-from scrapy_fleet.store.sqlite import controlling, observing
-from scrapy_fleet.store.sqlite.changes import (
-    DEAD,
-    SUSPECT,
-    WAITING,
-    Changes,
-    Held,
-    chunks,
-    decode_held,
-    text,
-)
-from scrapy_fleet.store.sqlite.database import Database, counts_of
-from scrapy_fleet.store.sqlite.leasing import Leasing
+from scrapy_fleet.store.sqlite import controlling, observing, papers
+from scrapy_fleet.store.sqlite.applying import Applying
+from scrapy_fleet.store.sqlite.changes import Changes, text
+from scrapy_fleet.store.sqlite.database import Database, counts_of, decode_plan
+from scrapy_fleet.store.sqlite.leasing import TOKENS_PER_BATCH, Leasing
+from scrapy_fleet.store.sqlite.treating import Treating
 
 _decode = msgspec.json.Decoder().decode
-_decode_plan = msgspec.json.Decoder(Plan).decode
-
-Move = tuple[int, int, int, str | None]
-"""An entry, its new state and attempts, and why it is dead; as statement ``move`` reads it."""
 
 
 class SqliteStore:
@@ -80,13 +72,11 @@ class SqliteStore:
             resumed = not new_run and crawl["accepted"] > 0
             if new_run:
                 controlling.begin_anew(db, keep_seen=plan.keep_seen)
-            execute("UPDATE crawl SET plan = ?, clock = ?", (msgspec.json.encode(plan).decode(), now))
-            execute("DELETE FROM rule")
-            rules = [(name, r.concurrency, r.delay, r.jitter) for name, r in plan.slots.items()]
-            db.run("rules", rules=text(rules))
-            db.run("apply_rules", **msgspec.structs.asdict(plan.rule))
-            db.run("apply_phase", due=now + HORIZON)
-            db.run("join", **msgspec.structs.asdict(worker), ttl=ttl, now=now)
+            plan_text = msgspec.json.encode(plan).decode()
+            execute("UPDATE crawl SET plan = ?, clock = ?", (plan_text, now))
+            if plan_text != crawl["plan"]:
+                Treating(db, plan, Changes(db, crawl, now)).follow_plan()
+            db.run("join", **msgspec.structs.asdict(worker), ttl=ttl, now=now, told=crawl["halts"])
             num = db.worker(worker.id)["num"]
             if run is None:
                 controlling.start_again(db, num, now)
@@ -115,22 +105,21 @@ class SqliteStore:
             num: int = worker["num"]
             if batch.seq <= worker["seq"]:
                 return self._repeat(batch, worker, crawl, changes.now)
-            plan = _decode_plan(crawl["plan"])
-            known = self._add(batch, plan, changes) if batch.adds else ()
+            applying = Applying(db, decode_plan(crawl["plan"]), changes)
+            known = applying.add(batch) if batch.adds else ()
             if batch.marks:
                 changes.counts["seen"] += db.run("mark_keys", keys=text(batch.marks)).rowcount
-            if batch.samples:
-                self._sample(batch, num, changes)
-            items = [*self._settle(batch, num, changes), *batch.items]
-            if batch.releases or batch.leave:
-                self._release(self._held(num, None if batch.leave else batch.releases), plan, changes)
+            items = [*applying.end(batch, num), *batch.items]
+            if batch.leave:
+                applying.release(applying.held(num))
             seeded = bool(crawl["seeded"])
             seeder, seeding = _seeding(crawl, num)
             if seeding is Seeding.MINE and (batch.seeded or batch.leave):
                 seeder = None
                 if batch.seeded:
                     seeded, seeding = True, Seeding.DONE
-            self._keep(batch, items)
+            applying.keep(batch, items)
+            held = self._halted(num, batch.seq, worker["told"], changes.halts)
             leases: tuple[Lease, ...] = ()
             alone, retry_in = worker["alone"], None
             if batch.want and not batch.leave and crawl["mode"] == "run":
@@ -141,130 +130,41 @@ class SqliteStore:
                 if len(leases) < batch.want:
                     retry_in = self._leasing.retry_in(changes.now, suspects)
             left = crawl["waiting"] + crawl["leased"] + changes.counts["waiting"] + changes.counts["leased"]
-            ends = batch.leave and batch.finish and seeded and not left
+            ends = batch.leave and batch.finish and seeded and not (left or crawl["feeding"])
             finished = ends or (bool(crawl["finished"]) and not changes.counts["accepted"])
             counts = changes.write(seeder=seeder, seeded=seeded, finished=finished)
             if batch.leave:
                 db.connection.execute("DELETE FROM worker WHERE num = ?", (num,))
             else:
-                db.run("worker", num=num, now=changes.now, seq=batch.seq, known=text(known), alone=alone)
-            return Receipt(counts, seeding, leases, known, retry_in, crawl["mode"])
+                db.run(
+                    "worker",
+                    num=num,
+                    now=changes.now,
+                    seq=batch.seq,
+                    known=text(known),
+                    alone=alone,
+                    told=changes.halts,
+                )
+            return Receipt(counts, seeding, leases, known, retry_in, crawl["mode"], held)
 
     def _repeat(self, batch: Batch, worker: sqlite3.Row, crawl: sqlite3.Row, now: float) -> Receipt:
         num = worker["num"]
         latest = batch.seq == worker["seq"]
         leases = self._leasing.leases(num, batch.seq, now) if latest else ()
         known = tuple(_decode(worker["known"])) if latest else ()
+        held = self._halted(num, batch.seq, worker["earlier"], crawl["halts"]) if latest else ()
         self._db.run("beat", num=num, now=now)
         seeding = Seeding.DONE if crawl["seeded"] else Seeding.OTHER
         if crawl["seeder"] == num:
             seeding = Seeding.MINE
-        return Receipt(counts_of(crawl), seeding, leases, known, mode=crawl["mode"])
+        return Receipt(counts_of(crawl), seeding, leases, known, mode=crawl["mode"], held=held)
 
-    def _add(self, batch: Batch, plan: Plan, changes: Changes) -> tuple[int, ...]:
-        db = self._db
-        known: list[int] = []
-        rows: list[object] = []
-        keys: set[int] = set()
-        for pos, entry in enumerate(batch.adds):
-            if entry.key in keys:
-                known.append(pos)
-                continue
-            if entry.key is not None:
-                keys.add(entry.key)
-            rows += (pos, entry.key, entry.slot, entry.rank, entry.payload)
-        for chunk in chunks(rows, columns=5):
-            places = ",".join(["(?,?,?,?,?)"] * (len(chunk) // 5))
-            db.connection.execute(f"INSERT INTO incoming VALUES {places}", chunk)
-        seen: list[int] = _decode(db.value("known")) if keys else []
-        if seen:
-            db.run("forget_known", known=text(seen))
-            known = sorted(known + seen)
-        accepted = len(batch.adds) - len(known)
-        if accepted:
-            db.run("mark_incoming")
-            db.run("new_slots", **msgspec.structs.asdict(plan.rule))
-            db.run("queue_incoming", lifo=plan.lifo)
-            for slot, n in _decode(db.value("incoming_by_slot")):
-                changes.enter(slot, WAITING, n)
-        db.run("clear_incoming")
-        changes.counts["accepted"] += accepted
-        changes.counts["seen"] += len(keys) - len(seen)
-        return tuple(known)
-
-    def _held(self, num: int, tokens: Iterable[int] | None) -> list[Held]:
-        """Those of the tokens (all, if None) that the worker holds."""
-        if tokens is None:
-            return decode_held(self._db.value("held_all", worker=num))
-        return decode_held(self._db.value("held", worker=num, tokens=text(list(tokens))))
-
-    def _sample(self, batch: Batch, num: int, changes: Changes) -> None:
-        held = {h.token: h for h in self._held(num, (s.token for s in batch.samples)) if h.busy}
-        latencies = {h.slot: h.latency for h in held.values()}
-        freed: list[int] = []
-        for sample in batch.samples:
-            found = held.pop(sample.token, None)
-            if found is None:
-                continue
-            freed.append(found.id)
-            change = changes.slot(found.slot)
-            change.active -= 1
-            if sample.latency is not None:
-                old = latencies[found.slot]
-                new = sample.latency if old is None else 0.7 * old + 0.3 * sample.latency
-                latencies[found.slot] = change.latency = new
-        self._db.run("free", ids=text(freed))
-
-    def _settle(self, batch: Batch, num: int, changes: Changes) -> list[bytes]:
-        """Settle the outcomes; the items of those that were held."""
-        if not batch.outcomes:
-            return []
-        held = {h.token: h for h in self._held(num, (o.token for o in batch.outcomes))}
-        items: list[bytes] = []
-        done: list[int] = []
-        dead: list[Move] = []
-        for outcome in batch.outcomes:
-            found = held.pop(outcome.token, None)
-            if found is None:
-                continue
-            items += outcome.items
-            changes.unlease(found)
-            if outcome.dead is None:
-                done.append(found.id)
-                changes.slot(found.slot).done += 1
-                changes.counts["done"] += 1
-            else:
-                dead.append((found.id, DEAD, found.attempts, outcome.dead))
-                changes.enter(found.slot, DEAD)
-        if done:
-            self._db.run("settle", ids=text(done))
-        self._move(dead, changes.now)
-        return items
-
-    def _release(self, held: list[Held], plan: Plan, changes: Changes) -> None:
-        moves: list[Move] = []
-        for found in held:
-            state = SUSPECT if found.attempts >= plan.suspect_after else WAITING
-            moves.append((found.id, state, found.attempts, None))
-            changes.unlease(found)
-            changes.enter(found.slot, state)
-        self._move(moves, changes.now)
-
-    def _move(self, moves: list[Move], now: float) -> None:
-        if moves:
-            self._db.run("move", moves=text(moves), now=now)
-
-    def _keep(self, batch: Batch, items: list[bytes]) -> None:
-        execute = self._db.connection.execute
-        for chunk in chunks(items, columns=1):
-            execute(f"INSERT INTO item (payload) VALUES {','.join(['(?)'] * len(chunk))}", chunk)
-        if batch.stats:
-            self._db.run("stats", stats=text(batch.stats))
-        for name, value in batch.state.items():
-            if value is None:
-                execute("DELETE FROM state WHERE name = ?", (name,))
-            else:
-                execute("INSERT OR REPLACE INTO state VALUES (?, ?)", (name, value))
+    def _halted(self, num: int, seq: int, told: int, halts: int) -> tuple[str, ...]:
+        """The slots that were halted since the worker was told, if it has leases of earlier batches there."""
+        if told == halts:
+            return ()
+        first = seq * TOKENS_PER_BATCH
+        return tuple(_decode(self._db.value("halted", worker=num, told=told, first=first)))
 
     # Workers
 
@@ -275,6 +175,9 @@ class SqliteStore:
             crawl = db.crawl()
             now = db.now(crawl)
             db.run("beat", num=num, now=now)
+            if crawl["feeding"]:
+                db.connection.execute("DELETE FROM producer WHERE deadline <= ?", (now,))
+                crawl = db.crawl()
             silent = db.connection.execute(
                 "SELECT num FROM worker WHERE deadline <= ? AND num != ?", (now, num)
             ).fetchall()
@@ -286,6 +189,15 @@ class SqliteStore:
             db.connection.execute("UPDATE crawl SET seeder = ?, clock = ?", (seeder, now))
             return Beat(counts_of(crawl), seeding, reaped, crawl["mode"])
 
+    def feed(self, producer: str, ttl: float) -> None:
+        with self._db.write():
+            now = self._db.now(self._db.crawl())
+            execute = self._db.connection.execute
+            if ttl > 0:
+                execute("INSERT OR REPLACE INTO producer VALUES (?, ?)", (producer, now + ttl))
+            else:
+                execute("DELETE FROM producer WHERE name = ?", (producer,))
+
     def give_up(self, workers: tuple[str, ...]) -> int:
         db = self._db
         with db.write():
@@ -296,33 +208,30 @@ class SqliteStore:
             return self._reap([row["num"] for row in rows], crawl, db.now(crawl))
 
     def _reap(self, nums: list[int], crawl: sqlite3.Row, now: float) -> int:
-        plan = _decode_plan(crawl["plan"])
         changes = Changes(self._db, crawl, now)
-        moves: list[Move] = []
-        for num in nums:
-            for found in self._held(num, None):
-                attempts, state, reason = found.attempts + 1, WAITING, None
-                if found.alone and attempts >= plan.max_attempts:
-                    state = DEAD
-                    reason = (
-                        f"its worker died {attempts} times while holding it, the last time with nothing else"
-                    )
-                elif attempts >= plan.suspect_after:
-                    state = SUSPECT
-                moves.append((found.id, state, attempts, reason))
-                changes.unlease(found)
-                changes.enter(found.slot, state)
-            self._db.connection.execute("DELETE FROM worker WHERE num = ?", (num,))
-        self._move(moves, now)
+        applying = Applying(self._db, decode_plan(crawl["plan"]), changes)
+        held = [found for num in nums for found in applying.held(num)]
+        applying.bury(held)
+        self._db.connection.execute(
+            "DELETE FROM worker WHERE num IN (SELECT value FROM json_each(?))", (text(nums),)
+        )
         seeder = None if crawl["seeder"] in nums else crawl["seeder"]
         changes.write(seeder=seeder, finished=crawl["finished"])
-        return len(moves)
+        return len(held)
 
     # Observing and controlling
 
     def snapshot(self, slots: int = 20) -> Snapshot:
         with self._db.read():
             return observing.snapshot(self._db, slots)
+
+    def slot(self, name: str) -> SlotView | None:
+        with self._db.read():
+            return observing.slot(self._db, name)
+
+    def seen(self, keys: tuple[int, ...]) -> tuple[bool, ...]:
+        with self._db.read():
+            return observing.seen(self._db, keys)
 
     def scan(self, kind: Kind, *, slot: str | None = None, after: int = 0, limit: int = 100) -> list[Row]:
         with self._db.read():
@@ -341,29 +250,43 @@ class SqliteStore:
             controlling.clear(self._db)
 
     def requeue(self, ids: tuple[int, ...] | None = None) -> int:
-        with self._db.write():
-            crawl, changes, dead = self._take_dead(ids)
-            for found in dead:
-                changes.enter(found.slot, WAITING)
-            self._move([(found.id, WAITING, 0, None) for found in dead], changes.now)
+        with self._changing() as (crawl, changes, applying):
+            dead = applying.take_dead(ids)
+            applying.raise_dead(dead)
             changes.write(seeder=crawl["seeder"], finished=crawl["finished"] and not dead)
             return len(dead)
 
     def drop(self, ids: tuple[int, ...] | None = None) -> int:
-        with self._db.write():
-            crawl, changes, dead = self._take_dead(ids)
+        with self._changing() as (crawl, changes, applying):
+            dead = applying.take_dead(ids)
             self._db.run("settle", ids=text([found.id for found in dead]))
             changes.counts["done"] += len(dead)
             changes.write(seeder=crawl["seeder"], finished=crawl["finished"])
             return len(dead)
 
-    def _take_dead(self, ids: tuple[int, ...] | None) -> tuple[sqlite3.Row, Changes, list[Held]]:
-        dead = decode_held(self._db.value("dead", ids=None if ids is None else text(ids)))
-        crawl = self._db.crawl()
-        changes = Changes(self._db, crawl, self._db.now(crawl))
-        for found in dead:
-            changes.enter(found.slot, DEAD, -1)
-        return crawl, changes, dead
+    def override(self, slot: str, override: Override | None) -> None:
+        with self._changing() as (crawl, changes, _):
+            Treating(self._db, decode_plan(crawl["plan"]), changes).override(slot, override)
+            changes.write(seeder=crawl["seeder"], finished=crawl["finished"])
+
+    @contextlib.contextmanager
+    def _changing(self) -> Iterator[tuple[sqlite3.Row, Changes, Applying]]:
+        """A transaction that no worker began."""
+        db = self._db
+        with db.write():
+            crawl = db.crawl()
+            changes = Changes(db, crawl, db.now(crawl))
+            yield crawl, changes, Applying(db, decode_plan(crawl["plan"]), changes)
+
+    # Papers
+
+    def paper(self, name: str, worker: str, max_age: float, patience: float) -> Paper:
+        with self._db.write():
+            return papers.ask(self._db, name, worker, max_age, patience)
+
+    def write_paper(self, name: str, data: bytes) -> None:
+        with self._db.write():
+            papers.write(self._db, name, data)
 
 
 def _seeding(crawl: sqlite3.Row, num: int) -> tuple[int | None, Seeding]:

@@ -1,4 +1,4 @@
--- needs: crawl slots waiting holding seen
+-- needs: crawl members politeness slots waiting holding seen
 -- Forget the crawl, a piece at a time: no call holds the server for long. The first call forgets the
 -- workers; until the last has been made, none can join, so nobody meets a crawl that is half there.
 --
@@ -12,7 +12,8 @@ if crawl.clearing == 0 then
   if ARGV[3] == 'go on' then
     -- What was seen is swept after all else; the crawl may be in use again.
     sweep()
-    return {'ok', call('EXISTS', key('trash'))}
+    save_crawl()
+    return {'ok', crawl.trash}
   end
   if any_alive('') then return {'in use'} end
   for _, worker in ipairs(call('ZRANGE', key('workers'), 0, -1)) do
@@ -41,12 +42,12 @@ if #names == SLOTS_AT_ONCE then
 end
 
 for _, name in ipairs({'slots', 'sizes', 'ready', 'timed', 'full', 'suspects', 'dead', 'stats', 'state',
-    'items', 'rules'}) do
+    'items', 'overrides', 'held', 'papers', 'makers', 'producers'}) do
   call('UNLINK', key(name))
 end
 forget_seen()
 for _, name in ipairs({'accepted', 'waiting', 'leased', 'done', 'dead', 'suspects', 'slots', 'seeded',
-    'finished', 'workers', 'rules', 'clearing'}) do
+    'finished', 'workers', 'overrides', 'feeding', 'clearing'}) do
   crawl[name] = 0
 end
 crawl.seeder, crawl.mode, crawl.run = '', RUN, crawl.run + 1

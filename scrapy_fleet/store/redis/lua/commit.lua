@@ -1,55 +1,76 @@
--- needs: crawl slots waiting holding seen adding settling keeping leasing
+-- needs: crawl members
 -- Apply a batch, in the order that store/base.py gives, and lease entries.
 --
 -- ARGV, from the third: worker, seq, flags (letters: s seeded, l leave, f finish), want, and packed lists:
 -- groups (rank, slot) that adds name by position, adds, marks, all tokens that are named below, samples,
--- outcomes, releases, items, stats, state, and dice (numbers for jitter); then the worker's last batch
--- that was answered.
+-- notices, outcomes, releases, items, stats, state, and dice (numbers for jitter); then the worker's last
+-- batch that was answered.
 -- Answers: 'ok', now, counts, seeding, known positions (packed), leases (packed: token, lease),
--- retry_in, dice used, mode.
+-- retry_in, dice used, mode, terms of slots (packed, see leasing.lua), slots that were held.
 
 local worker, seq, flags, want = ARGV[3], tonumber(ARGV[4]), ARGV[5], tonumber(ARGV[6])
-local seeded, leave, finish =
-  string.find(flags, 's') ~= nil, string.find(flags, 'l') ~= nil, string.find(flags, 'f') ~= nil
-
 local member_facts = alive(worker)
 if not member_facts then return {'given up'} end
-if member_facts.seq < tonumber(ARGV[18]) then return disown(worker) end
+local behind = member_facts.seq < tonumber(ARGV[19])
+
+-- Idle workers ask again and again where there is nothing to be had. They are answered in a third of the
+-- time, without the functions of what follows.
+local asks_only = not behind and seq > member_facts.seq and flags == ''
+  and table.concat(ARGV, '', 7, 17) == '' and member_facts.heard == crawl.held
+if asks_only and not (set_back or is_seeder_wanted()) and not may_be_served(worker, want) then
+  call('HSET', key('worker:' .. worker), 'seq', seq, 'known', '')
+  return {'ok', string.format('%.17g', now), counts(), seeding(worker), '', '', '', 0, crawl.mode, '', {}}
+end
+
+-- What follows is a function of its own: what its functions take from above is then at hand, where Lua would
+-- search for it each time, among all that any function takes.
+local function apply()
+-- needs: politeness slots waiting holding seen adding settling keeping leasing
+if behind then return disown(worker) end
 
 if seq <= member_facts.seq then
-  local told, known = {}, ''
+  local told, known, mannered, held = {}, '', {}, {}
   if seq == member_facts.seq then
     known = call('HGET', key('worker:' .. worker), 'known')
     local flat = call('HGETALL', key('leases:' .. worker))
     for i = 1, #flat, 2 do
       if math.floor(unpack_struct('<d', flat[i]) / COUNT_IN_BATCH) == seq then
-        tell(told, flat[i], flat[i + 1])
+        local slot = find_slot(slot_in(flat[i + 1]))
+        if slot.delay > 0 or slot.manners then mannered[slot.name] = slot end
+        told[#told + 1] = flat[i] .. pack('<I4', #flat[i + 1]) .. flat[i + 1]
       end
     end
+    held = held_slots(worker, seq, member_facts.heard)
   end
   save_crawl()
   return {'ok', string.format('%.17g', now), counts(), seeding(worker), known, table.concat(told), '', 0,
-    crawl.mode}
+    crawl.mode, terms(mannered), held}
 end
 
+local seeded, leave, finish =
+  string.find(flags, 's') ~= nil, string.find(flags, 'l') ~= nil, string.find(flags, 'f') ~= nil
 local known = add_entries(ARGV[7], ARGV[8])
 mark_keys(ARGV[9])
 local mine = downloads_of(worker)
-local kept = settle(worker, member_facts, mine, ARGV[10], ARGV[11], ARGV[12], ARGV[13])
+local kept = settle(worker, member_facts, mine, ARGV[10], ARGV[11], ARGV[13], ARGV[14])
+take_notices(ARGV[12])
+local held = leave and {} or held_slots(worker, seq, member_facts.told)
 
 offer_seeding(worker)
 if seeded and crawl.seeder == worker then crawl.seeded, crawl.seeder = 1, '' end
 local seeds = seeding(worker)
 
-keep(kept, ARGV[14], ARGV[15], ARGV[16])
+keep(kept, ARGV[15], ARGV[16], ARGV[17])
 
-local leases, retry, rolled = '', '', 0
+local leases, retry, rolled, told = '', '', 0, ''
 if leave then
   forget(worker, wait)
-  if finish and crawl.seeded == 1 and crawl.waiting + crawl.leased == 0 then crawl.finished = 1 end
+  if finish and crawl.seeded == 1 and crawl.waiting + crawl.leased + crawl.feeding == 0 then
+    crawl.finished = 1
+  end
 else
   if want > 0 and crawl.mode == RUN then
-    local out = start_leasing(worker, seq, ARGV[17], mine)
+    local out = start_leasing(worker, seq, ARGV[18], mine)
     place(touched)
     if member_facts.alone == '' then
       wake()
@@ -57,14 +78,18 @@ else
       if crawl.suspects > 0 then suspect, since = oldest_suspect() end
       if suspect and call('EXISTS', key('leases:' .. worker)) == 0 then
         local slot = slot_of(suspect.name)
-        member_facts.alone = out.give(slot, take_suspect(slot), 1)
+        member_facts.alone = out.give(slot, take_suspect(slot), 1, RUNNING)
       elseif not (suspect and since <= now - PATIENCE) then
         mine.read()
-        serve(out, open_slots(want, mine), want)
+        local workers = call('ZCARD', key('workers'))
+        serve(out, open_slots(want, mine, workers), want, RUNNING)
+        if out.count < want and crawl.waiting > 0 then
+          serve(out, spare_slots(mine, workers), want, WAITS)
+        end
       end
       out.save()
     end
-    leases, rolled = table.concat(out.told), out.rolled
+    leases, rolled, told = table.concat(out.told), out.rolled, terms(out.mannered)
     if out.count < want then
       place(touched)
       retry = retry_in()
@@ -72,8 +97,13 @@ else
   end
   mine.save()
   call('HSET', key('worker:' .. worker), 'seq', seq, 'known', known, 'alone', member_facts.alone)
+  if member_facts.heard < crawl.held then
+    call('HSET', key('worker:' .. worker), 'told', crawl.held, 'heard', member_facts.told)
+  end
 end
 save_slots()
 save_crawl()
 return {'ok', string.format('%.17g', now), counts(), seeds, known, leases, retry, rolled,
-  crawl.mode}
+  crawl.mode, told, held}
+end
+return apply()

@@ -1,4 +1,4 @@
--- needs: crawl slots waiting holding
+-- needs: crawl members politeness slots waiting holding
 -- Give up workers whose processes are known to be gone.
 --
 -- ARGV, from the third: workers. Answers: 'ok', how many entries came back.

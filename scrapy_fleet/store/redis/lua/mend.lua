@@ -1,4 +1,4 @@
--- needs: crawl slots waiting
+-- needs: crawl politeness slots waiting
 -- Dead entries wait again ('requeue'), or are given up for good ('drop').
 --
 -- ARGV, from the third: which of the two, how many at most, and ids; without ids, the first ones.
@@ -18,7 +18,12 @@ for _, packed in ipairs(chosen) do
     if requeue then
       local name, _, e = read_dead(packed)
       e.attempts = 0
-      wait(slot_of(name), e)
+      local slot = slot_of(name)
+      if slot.manners then
+        polite().pardon(slot.manners)
+        polite().treat(slot)
+      end
+      wait(slot, e)
       crawl.finished = 0
     else
       crawl.done = crawl.done + 1

@@ -1,4 +1,4 @@
--- needs: crawl slots waiting holding
+-- needs: crawl members politeness slots waiting holding
 -- Look at entries; nothing is changed.
 --
 -- ARGV, from the third: what ('waiting', 'leased' or 'dead'), of whom (a slot, for waiting), after
@@ -8,8 +8,9 @@
 local what, of, after, most = ARGV[3], ARGV[4], tonumber(ARGV[5]), tonumber(ARGV[6])
 local rows = {}
 local function show(e, slot, worker, reason)
-  rows[#rows + 1] = pack('<ddHHc0Hc0I4c0I4c0', math.abs(e.ord), e.rank, e.attempts, #slot, slot,
-    #worker, worker, #reason, reason, #e.payload, e.payload)
+  local payload = string.sub(e.raw, 6)
+  rows[#rows + 1] = pack('<ddHHc0Hc0I4c0I4c0', id_of(e.raw), e.rank, e.attempts, #slot, slot,
+    #worker, worker, #reason, reason, #payload, payload)
 end
 
 -- Those of one rank: what came back is put among those that were never leased.
@@ -26,12 +27,12 @@ local function show_rank(slot, rank)
     if after > 0 and #back > 0 then after = after - 1 elseif #rows < most then show(e, slot.name, '', '') end
   end
   for _, raw in ipairs(call('LRANGE', list, skipped, skipped + after + most - #rows - 1)) do
-    local ord, payload = read_waiting(raw)
-    while back[returned] and back[returned].ord < ord do
+    local ord = ord_of(raw)
+    while back[returned] and ord_of(back[returned].raw) < ord do
       pass(back[returned])
       returned = returned + 1
     end
-    pass({ord = ord, attempts = 0, rank = rank, payload = payload})
+    pass({attempts = 0, rank = rank, raw = raw})
   end
   for i = returned, #back do pass(back[i]) end
 end

@@ -1,9 +1,9 @@
--- needs: crawl slots
+-- needs: crawl politeness slots viewing
 -- All that an observer reads; nothing is changed.
 --
 -- ARGV[3]: how many slots. Answers: 'ok', now, run, finished, seeded, counts, seen, items, slots there are,
--- stats (name, value, ...), workers (lists of facts), slots (lists of facts), mode, workers that
--- ever came. Without a crawl, 'ok' alone.
+-- stats (name, value, ...), workers (lists of facts), slots (see viewing.lua), mode, workers that
+-- ever came, whether AutoThrottle is on, policy. Without a crawl, 'ok' alone.
 
 if crawl.id == '' then return {'ok'} end
 local workers, views = {}, {}
@@ -17,10 +17,8 @@ local most = tonumber(ARGV[3])
 local names = most > 0 and call('ZRANGE', key('sizes'), 0, most - 1) or {}
 find_slots(names)
 for _, name in ipairs(names) do
-  local s = find_slot(name)
-  views[#views + 1] = {name, s.queued + s.suspects, s.leased, s.done, tostring(s.concurrency),
-    string.format('%.17g', s.delay), string.format('%.17g', s.latency), string.format('%.17g', s.next_at)}
+  views[#views + 1] = view(find_slot(name))
 end
 return {'ok', string.format('%.17g', now), crawl.run, crawl.finished, crawl.seeded, counts(), crawl.seen,
   call('LLEN', key('items')), crawl.slots, call('HGETALL', key('stats')), workers, views,
-  crawl.mode, crawl.workers}
+  crawl.mode, crawl.workers, crawl.auto, crawl.policy}

@@ -2,26 +2,29 @@
 
 -- Each list is written once, for all entries of a group. The positions of what was known, packed.
 local function add_entries(groups, adds)
-  local known = {}
+  if adds == '' then return '' end
   local lines, at = {}, 1
   while at <= #groups do
     local rank, slot
     rank, slot, at = unpack_struct('<dHc0', groups, at)
-    lines[#lines + 1] = {rank = rank, slot = slot, newest_first = crawl.lifo == 1 and rank % 2 == 0}
+    lines[#lines + 1] = {rank = rank, slot = slot, newest_first = crawl.lifo == 1 and rank % 2 == 0,
+      entries = false, count = 0}
   end
-  local position, used, names = 0, {}, {}
+  local known, used, names = {}, {}, {}
+  local position = 0
   at = 1
   while at <= #adds do
-    local ending, digits, group, payload
-    ending, digits, group, payload, at = unpack_struct('<dBc0I4I4c0', adds, at)
-    if digits == '' or see(digits, ending) then
+    local group, ending, digits, payload
+    group, ending, digits, payload, at = unpack_struct('<HI4Bc0I4c0', adds, at)
+    if digits == '' or see(ending, digits) then
       local line = lines[group + 1]
       if not line.entries then
         line.entries = {}
         used[#used + 1], names[#names + 1] = line, line.slot
       end
-      crawl.ids = crawl.ids + 1
-      line.entries[#line.entries + 1] = pack('<d', line.newest_first and -crawl.ids or crawl.ids) .. payload
+      crawl.ids, line.count = crawl.ids + 1, line.count + 1
+      line.entries[line.count] =
+        pack(ORD, line.newest_first and -crawl.ids or crawl.ids) .. payload
     else
       known[#known + 1] = pack('<I4', position)
     end
@@ -30,8 +33,8 @@ local function add_entries(groups, adds)
   find_slots(names)
   for _, line in ipairs(used) do
     local slot = slot_of(line.slot)
-    enter(slot, line.rank, #line.entries)
-    crawl.accepted, crawl.finished = crawl.accepted + #line.entries, 0
+    enter(slot, line.rank, line.count)
+    crawl.accepted, crawl.finished = crawl.accepted + line.count, 0
     call_many(line.newest_first and 'LPUSH' or 'RPUSH', waiting_key(slot, line.rank), line.entries)
   end
   return table.concat(known)
@@ -41,7 +44,7 @@ local function mark_keys(marks)
   local at = 1
   while at <= #marks do
     local ending, digits
-    ending, digits, at = unpack_struct('<dBc0', marks, at)
-    see(digits, ending)
+    ending, digits, at = unpack_struct('<I4Bc0', marks, at)
+    see(ending, digits)
   end
 end

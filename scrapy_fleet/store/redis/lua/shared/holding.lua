@@ -1,43 +1,31 @@
--- Workers and what they hold.
+-- What workers hold.
 --
--- workers: ZSET, ids of the workers in the crawl, by when they are given up if they stay silent.
--- worker:<id>: HASH, `number` in order of coming, `ttl`, `joined`, `host`, `pid`, `home`, `birth`; of its
---   last batch `seq` and `known` (packed positions); `alone`: the token that must be its only one.
--- leases:<id>: HASH, packed token -> packed lease (LEASE below), then the payload of its entry.
--- running:<id>: HASH, slot -> how many downloads the worker has under way there.
+-- leases:<id>: HASH, packed token -> packed lease (LEASE below), then its entry's raw form.
+-- running:<id>: HASH, slot -> how many downloads the worker has under way there, and SPARE for each lease
+--   that may run when one of them has ended.
 
-local LEASE = '<dHBBddHc0'
+local LEASE = '<HBBddHc0'
 local COUNT_IN_BATCH = 65536
+-- What a lease's `running` says: its download is over, takes room in its slot, or waits for another's room.
+local OVER, RUNNING, WAITS = 0, 1, 2
+
+-- The slot of a lease, from where LEASE has it.
+local function slot_in(packed)
+  local low, high = string.byte(packed, 21, 22)
+  return string.sub(packed, 23, 22 + low + 256 * high)
+end
 
 local function read_lease(packed)
-  local ord, attempts, running, alone, run_at, rank, slot, rest = unpack_struct(LEASE, packed)
-  return {ord = ord, attempts = attempts, running = running, alone = alone, run_at = run_at, rank = rank,
-    slot = slot, payload = string.sub(packed, rest)}
-end
-
-local function write_lease(l)
-  return pack(LEASE, l.ord, l.attempts, l.running, l.alone, l.run_at, l.rank, #l.slot, l.slot) .. l.payload
-end
-
--- The worker is alive: its facts, or nil if it is not in the crawl.
-local function alive(worker)
-  local facts = call('HMGET', key('worker:' .. worker), 'ttl', 'seq', 'alone')
-  if not facts[1] then return nil end
-  call('ZADD', key('workers'), now + facts[1], worker)
-  return {seq = tonumber(facts[2]), alone = facts[3]}
-end
-
--- Whether any worker, but for one, has been heard of within its time-to-live.
-local function any_alive(but)
-  local found = call('ZRANGEBYSCORE', key('workers'), '(' .. string.format('%.17g', now), '+inf', 'LIMIT', 0, 2)
-  return found[1] ~= nil and (found[1] ~= but or found[2] ~= nil)
+  local attempts, running, alone, _, rank, slot, rest = unpack_struct(LEASE, packed)
+  return {attempts = attempts, running = running, alone = alone, rank = rank, slot = slot,
+    raw = string.sub(packed, rest)}
 end
 
 -- The lease is over: its slot, about to be changed.
 local function end_lease(lease)
   local slot = slot_of(lease.slot)
   slot.leased = slot.leased - 1
-  slot.active = slot.active - lease.running
+  if lease.running == RUNNING then slot.active = slot.active - 1 end
   crawl.leased = crawl.leased - 1
   return slot
 end
@@ -75,4 +63,26 @@ local function bury(worker)
       wait(slot, lease)
     end
   end)
+end
+
+-- Slots that were held, blocked or slowed down after the number `since` of such events, and in which the
+-- worker has leases of earlier batches than `seq`.
+local function held_slots(worker, seq, since)
+  local told = {}
+  if since >= crawl.held then return told end
+  local wanted, any = {}, false
+  local names = call('ZRANGEBYSCORE', key('held'), '(' .. text(since), '+inf')
+  find_slots(names)
+  for _, name in ipairs(names) do
+    if slots[name].leased > 0 then wanted[name], any = true, true end
+  end
+  if not any then return told end
+  local flat = call('HGETALL', key('leases:' .. worker))
+  for i = 1, #flat, 2 do
+    local name = slot_in(flat[i + 1])
+    if wanted[name] and unpack_struct('<d', flat[i]) < seq * COUNT_IN_BATCH then
+      told[#told + 1], wanted[name] = name, nil
+    end
+  end
+  return told
 end

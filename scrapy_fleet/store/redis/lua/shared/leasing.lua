@@ -1,15 +1,11 @@
 -- Who is next: hands out entries to one worker, as store/base.py says.
 
 local TURNS_AT_ONCE = 500
-
--- One lease as the worker gets it.
-local function tell(told, token, packed)
-  local last = #told
-  told[last + 1], told[last + 2], told[last + 3] = token, pack('<I4', #packed), packed
-end
+-- What the worker is told of a lease: its token and length, then the lease as it is kept.
+local TOLD = '<dI4'
 
 local function start_leasing(worker, seq, dice, mine)
-  local out = {count = 0, leases = {}, told = {}, rolled = 0}
+  local out = {count = 0, leases = {}, told = {}, rolled = 0, mannered = {}}
 
   local function roll()
     out.rolled = out.rolled + 1
@@ -17,27 +13,39 @@ local function start_leasing(worker, seq, dice, mine)
     return at < #dice and unpack_struct('<d', dice, at) or 0.5
   end
 
-  function out.give(slot, e, alone)
-    local run_at = math.max(now, slot.next_at)
+  function out.give(slot, e, alone, running)
+    local due = slot.held and due_at(slot) or slot.next_at
+    local run_at = due > now and due or now
+    if slot.delay > 0 or slot.manners then out.mannered[slot.name] = slot end
     if slot.delay > 0 then
       local factor = slot.jitter > 0 and 1 - slot.jitter + 2 * slot.jitter * roll() or 1
-      slot.next_at = run_at + slot.delay * factor
+      slot.next_at = run_at + math.max(slot.delay * factor, polite().pace_of(slot))
     end
     crawl.served = crawl.served + 1
     slot.turn = SERVED + crawl.served
-    slot.leased, slot.active = slot.leased + 1, slot.active + 1
-    crawl.leased = crawl.leased + 1
-    mine.add(slot.name, 1)
-    local token, last = pack('<d', seq * COUNT_IN_BATCH + out.count), 2 * out.count
+    slot.leased, crawl.leased = slot.leased + 1, crawl.leased + 1
+    if running == RUNNING then
+      slot.active = slot.active + 1
+      mine.add(slot.name, 1)
+    else
+      mine.add_spares(slot.name, 1)
+    end
+    -- Most leases of a slot begin alike.
+    if slot.run_at ~= run_at or slot.rank ~= e.rank or slot.running ~= running or e.attempts > 0 then
+      slot.run_at, slot.rank, slot.running = e.attempts == 0 and run_at or false, e.rank, running
+      slot.head = pack(LEASE, e.attempts, running, alone, run_at, e.rank, #slot.name, slot.name)
+    end
+    local packed, last = slot.head .. e.raw, 2 * out.count
+    local head = pack(TOLD, seq * COUNT_IN_BATCH + out.count, #packed)
+    local token = string.sub(head, 1, 8)
     out.count = out.count + 1
-    local packed = pack(LEASE, e.ord, e.attempts, 1, alone, run_at, e.rank, #slot.name, slot.name)
-      .. e.payload
     out.leases[last + 1], out.leases[last + 2] = token, packed
-    tell(out.told, token, packed)
+    out.told[last + 1], out.told[last + 2] = head, packed
     return token
   end
 
   function out.save()
+    cut_lists()
     call_many('HSET', key('leases:' .. worker), out.leases)
   end
 
@@ -70,8 +78,7 @@ local function wake()
 end
 
 -- The slots that may be served to a worker, the first ones first, with the room they have for it.
-local function open_slots(want, mine)
-  local workers = call('ZCARD', key('workers'))
+local function open_slots(want, mine, workers)
   local found = {}
   local names = call('ZRANGE', key('ready'), 0, want + mine.count - 1)
   for i, entry in ipairs(names) do names[i] = string.sub(entry, 17) end
@@ -91,19 +98,21 @@ end
 
 -- Serve slots by the rank of their first entry; those of equal rank take turns: who was served goes
 -- to the end of the queue of its next entry's rank.
-local function serve(out, found, want)
+local function serve(out, found, want, running)
   local queues, ranks = {}, {}
   local function queue(slot)
-    local line = queues[slot.top]
+    local rank = slot.boost and standing(slot) or slot.top
+    local line = queues[rank]
     if not line then
       line = {}
-      queues[slot.top] = line
+      queues[rank] = line
       local at = #ranks + 1
-      while at > 1 and ranks[at - 1] < slot.top do at = at - 1 end
-      table.insert(ranks, at, slot.top)
+      while at > 1 and ranks[at - 1] < rank do at = at - 1 end
+      table.insert(ranks, at, rank)
     end
     line[#line + 1] = slot
   end
+  local each = math.ceil(want / math.max(1, #found))
   for _, slot in ipairs(found) do queue(slot) end
   while #ranks > 0 do
     local rank = table.remove(ranks)
@@ -112,7 +121,7 @@ local function serve(out, found, want)
       if out.count == want then return end
       local slot = slot_of(line[first].name)
       first = first + 1
-      out.give(slot, take(slot), 0)
+      out.give(slot, take(slot, each), 0, running)
       slot.room = slot.room - 1
       if slot.queued > 0 and slot.room > 0 and is_due(slot) then queue(slot) end
     end
@@ -120,13 +129,51 @@ local function serve(out, found, want)
   end
 end
 
+-- Slots of which the worker may have spares, in order, with how many.
+local function spare_slots(mine, workers)
+  local found = {}
+  if crawl.rules == 0 and crawl.overrides == 0 and polite().all_wait() then return found end
+  local names = {}
+  for name, running in pairs(mine.of) do
+    if running > (mine.spares[name] or 0) then names[#names + 1] = name end
+  end
+  find_slots(names)
+  for _, name in ipairs(names) do
+    local slot, running = slots[name], mine.of[name]
+    local m = slot.manners
+    if slot.queued > 0 and slot.suspects == 0 and slot.delay == 0 and due_at(slot) <= now
+        and not (m and (m.lost == 1 or polite().is_probed(m)))
+        and running <= math.ceil(slot.concurrency / workers) then
+      slot.room = running - (mine.spares[name] or 0)
+      found[#found + 1] = slot
+    end
+  end
+  table.sort(found, function(a, b)
+    local left, right = standing(a), standing(b)
+    if left ~= right then return left < right end
+    return a.turn < b.turn
+  end)
+  return found
+end
+
+-- What a worker must know of slots whose leases it gets, packed.
+local function terms(mannered)
+  local told = {}
+  for name, slot in pairs(mannered) do
+    local m = slot.manners
+    local probe, lost = m and polite().is_probed(m) and 1 or 0, m and polite().loss_of(m) or ''
+    told[#told + 1] = pack('<Hc0dBHc0', #name, name, polite().pace_of(slot), probe, #lost, lost)
+  end
+  return table.concat(told)
+end
+
 -- Seconds until a slot that waits for its time may be asked again, as text, or ''.
 local function retry_in()
   local soonest
-  local names = call('ZRANGE', key('suspects'), 0, -1)
+  local names = crawl.suspects > 0 and call('ZRANGE', key('suspects'), 0, -1) or {}
   for _, name in ipairs(names) do
     local slot = find_slot(name)
-    if has_room(slot) and not is_due(slot) then soonest = math.min(soonest or slot.next_at, slot.next_at) end
+    if has_room(slot) and not is_due(slot) then soonest = math.min(soonest or due_at(slot), due_at(slot)) end
   end
   -- What has no room any more is among them only after a change of plan.
   local timed = call('ZRANGEBYSCORE', key('timed'), '(' .. string.format('%.17g', now + HORIZON), '+inf',
@@ -134,7 +181,7 @@ local function retry_in()
   for _, name in ipairs(timed) do
     local slot = find_slot(name)
     if has_room(slot) then
-      soonest = math.min(soonest or slot.next_at, slot.next_at)
+      soonest = math.min(soonest or due_at(slot), due_at(slot))
       break
     end
   end

@@ -1,14 +1,23 @@
 -- What a batch says of leases. Tokens that the worker does not hold are passed over.
 
--- How many downloads a worker has under way, by slot; read when it is asked for.
+local SPARE = 65536
+
+-- How many downloads a worker has under way, and spare leases, by slot; read when it is asked for.
 local function downloads_of(worker)
-  local mine = {of = false, count = 0, changed = {}}
+  local mine = {of = false, spares = {}, count = 0, changed = {}}
 
   function mine.read()
     if mine.of then return end
     mine.of = {}
     local flat = call('HGETALL', key('running:' .. worker))
-    for i = 1, #flat, 2 do mine.of[flat[i]] = tonumber(flat[i + 1]) end
+    for i = 1, #flat, 2 do
+      local number = tonumber(flat[i + 1])
+      if number >= SPARE then
+        mine.spares[flat[i]] = math.floor(number / SPARE)
+        number = number % SPARE
+      end
+      mine.of[flat[i]] = number
+    end
     mine.count = #flat / 2
   end
 
@@ -18,14 +27,20 @@ local function downloads_of(worker)
     mine.changed[slot] = true
   end
 
+  function mine.add_spares(slot, number)
+    mine.add(slot, 0)
+    mine.spares[slot] = (mine.spares[slot] or 0) + number
+  end
+
   function mine.save()
     local set, gone = {}, {}
     for slot in pairs(mine.changed) do
-      if mine.of[slot] == 0 then
+      local number = mine.of[slot] + SPARE * (mine.spares[slot] or 0)
+      if number == 0 then
         gone[#gone + 1] = slot
       else
         set[#set + 1] = slot
-        set[#set + 1] = mine.of[slot]
+        set[#set + 1] = number
       end
     end
     call_many('HSET', key('running:' .. worker), set)
@@ -33,6 +48,31 @@ local function downloads_of(worker)
   end
 
   return mine
+end
+
+-- What was learnt about slots otherwise than by leases.
+local function take_notices(notices)
+  local at = 1
+  while at <= #notices do
+    local name, distance, failed
+    name, distance, failed, at = unpack_struct('<Hc0dHc0', notices, at)
+    local slot = slot_of(name)
+    local before = slot.delay
+    local rules = polite()
+    rules.learn(slot, rules.noticed, distance, failed)
+    if slot.delay > before then rules.announce(slot) end
+  end
+end
+
+-- What is needed of most leases, from where LEASE has it: what of its download is known, and its slot.
+local function glance(packed)
+  local low, high = string.byte(packed, 21, 22)
+  return {packed = packed, running = string.byte(packed, 3),
+    slot = string.sub(packed, 23, 22 + low + 256 * high)}
+end
+
+local function with_running(packed, running)
+  return string.sub(packed, 1, 2) .. (running == OVER and '\0' or '\1') .. string.sub(packed, 4)
 end
 
 -- Samples, outcomes and releases; `tokens` are all that they name. The items to keep.
@@ -47,16 +87,17 @@ local function settle(worker, facts, mine, tokens, samples, outcomes, releases)
       local last = math.min(first + AT_ONCE - 1, #names)
       for i, packed in ipairs(call('HMGET', key('leases:' .. worker), unpack(names, first, last))) do
         if packed then
-          local lease = read_lease(packed)
+          local lease = glance(packed)
           held[names[first + i - 1]] = lease
-          slot_names[#slot_names + 1] = lease.slot
+          if not slots[lease.slot] then slot_names[#slot_names + 1] = lease.slot end
         end
       end
     end
     find_slots(slot_names)
   end
   local function stop(lease)
-    if lease.running == 1 then mine.add(lease.slot, -1) end
+    if lease.running == RUNNING then mine.add(lease.slot, -1)
+    elseif lease.running == WAITS then mine.add_spares(lease.slot, -1) end
   end
   local function leave_hand(token, lease)
     stop(lease)
@@ -68,25 +109,40 @@ local function settle(worker, facts, mine, tokens, samples, outcomes, releases)
 
   local at = 1
   while at <= #samples do
-    local token, latency
-    token, latency, at = unpack_struct('<c8d', samples, at)
+    local token, latency, status, more
+    local retry_after, failed, heir = 0, '', ''
+    token, latency, status, more, at = unpack_struct('<c8dHB', samples, at)
+    if more > 0 then retry_after, failed, heir, at = unpack_struct('<dHc0c8', samples, at) end
     local lease = held[token]
-    if lease and lease.running == 1 then
-      stop(lease)
-      lease.running, changed[token] = 0, lease
+    if lease and lease.running == RUNNING then
       local slot = slot_of(lease.slot)
-      slot.active = slot.active - 1
+      local spare = held[heir]
+      if spare and spare.running == WAITS and spare.slot == lease.slot then
+        spare.running, changed[heir] = RUNNING, spare
+        mine.add_spares(lease.slot, -1)
+      else
+        stop(lease)
+        slot.active = slot.active - 1
+      end
+      lease.running, changed[token] = OVER, lease
       if latency >= 0 then
         local old = slot.latency < 0 and latency or slot.latency
         slot.latency = old + 0.3 * (latency - old)
+      end
+      -- Most samples change nothing else.
+      if slot.manners or crawl.auto == 1 or failed ~= '' or status == 429 or status == 503 then
+        local rules = polite()
+        rules.learn(slot, rules.sampled, latency, status, retry_after, failed, rules.least_delay(slot))
       end
     end
   end
   at = 1
   while at <= #outcomes do
-    local token, dead, reason, count
-    token, dead, reason, count, at = unpack_struct('<c8BI4c0I4', outcomes, at)
-    local lease = held[token]
+    local token, more
+    token, more, at = unpack_struct('<c8B', outcomes, at)
+    local lease, dead, count = held[token], nil, 0
+    if more % 2 == 1 then dead, at = unpack_struct('<I4c0', outcomes, at) end
+    if more >= 2 then count, at = unpack_struct('<I4', outcomes, at) end
     for _ = 1, count do
       local item
       item, at = unpack_struct('<I4c0', outcomes, at)
@@ -94,8 +150,8 @@ local function settle(worker, facts, mine, tokens, samples, outcomes, releases)
     end
     if lease then
       local slot = leave_hand(token, lease)
-      if dead == 1 then
-        die(slot, lease, reason)
+      if dead then
+        die(slot, read_lease(lease.packed), dead)
       else
         slot.done, crawl.done = slot.done + 1, crawl.done + 1
       end
@@ -108,13 +164,13 @@ local function settle(worker, facts, mine, tokens, samples, outcomes, releases)
     local lease = held[token]
     if lease then
       local slot = leave_hand(token, lease)
-      wait(slot, lease)
+      wait(slot, read_lease(lease.packed))
     end
   end
   local rewritten = {}
   for token, lease in pairs(changed) do
     rewritten[#rewritten + 1] = token
-    rewritten[#rewritten + 1] = write_lease(lease)
+    rewritten[#rewritten + 1] = with_running(lease.packed, lease.running)
   end
   call_many('HSET', key('leases:' .. worker), rewritten)
   call_many('HDEL', key('leases:' .. worker), gone)

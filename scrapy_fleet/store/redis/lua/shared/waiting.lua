@@ -1,21 +1,25 @@
 -- Entries that wait, and those that are dead. An entry's place among those of its rank is its `ord`: its
--- id, or minus its id where the newest comes first.
+-- id, or minus its id where the newest comes first. Its ord, in five bytes, which is enough for half a
+-- million million entries, and its payload are its `raw` form, which goes from hand to hand as it is.
 --
--- waiting:<rank>:<slot>: LIST, entries that were never leased, packed ord and payload, first one first.
+-- waiting:<rank>:<slot>: LIST, entries that were never leased, raw, first one first.
 -- back:<rank>:<slot>: ZSET, entries that came back, packed, by ord.
 -- ranks:<slot>: ZSET, the ranks that have entries waiting, but for the best, by themselves.
 -- suspects:<slot>: ZSET, entries to be run alone, `<id>` and packed entry, by when they began to wait.
 -- suspects: ZSET, names of the slots that have any, by when the first of them began to wait.
 -- dead: ZSET, packed entries with their slot and reason, by id.
 
-local ENTRY = '<dHd'
+local ENTRY, ORD = '<Hd', '<i5'
 
-local function write_entry(e) return pack(ENTRY, e.ord, e.attempts, e.rank) .. e.payload end
+local function write_entry(e) return pack(ENTRY, e.attempts, e.rank) .. e.raw end
 
 local function read_entry(packed, from)
-  local ord, attempts, rank, rest = unpack_struct(ENTRY, packed, from or 1)
-  return {ord = ord, attempts = attempts, rank = rank, payload = string.sub(packed, rest)}
+  local attempts, rank, rest = unpack_struct(ENTRY, packed, from or 1)
+  return {attempts = attempts, rank = rank, raw = string.sub(packed, rest)}
 end
+
+local function ord_of(raw) return (unpack_struct(ORD, raw)) end
+local function id_of(raw) return math.abs(ord_of(raw)) end
 
 local function waiting_key(slot, rank)
   if slot.list_of ~= rank then
@@ -45,47 +49,72 @@ local function wait(slot, e)
   if e.attempts < crawl.suspect_after then
     enter(slot, e.rank, 1)
     slot.back = slot.back + 1
-    call('ZADD', back_key(slot, e.rank), e.ord, write_entry(e))
+    call('ZADD', back_key(slot, e.rank), ord_of(e.raw), write_entry(e))
     return
   end
   if slot.suspects == 0 then call('ZADD', key('suspects'), now, slot.name) end
   call('ZADD', key('suspects:' .. slot.name), now,
-    string.format('%016.0f', math.abs(e.ord)) .. write_entry(e))
+    string.format('%016.0f', id_of(e.raw)) .. write_entry(e))
   slot.suspects = slot.suspects + 1
   crawl.suspects, crawl.waiting = crawl.suspects + 1, crawl.waiting + 1
 end
 
-local function read_waiting(raw)
-  return (unpack_struct('<d', raw)), string.sub(raw, 9)
+-- What was read of a list to be taken: entries from `at` on, after the first `taken` that were. The list
+-- itself is cut at the end, in one go.
+local lines = {}
+
+local function line_of(list)
+  local line = lines[list]
+  if not line then
+    line = {entries = {}, at = 1, taken = 0, over = false}
+    lines[list] = line
+  end
+  return line
 end
 
--- The slot's first ordinary entry leaves it.
-local function take(slot)
+-- The first entry of a list that was not taken, or nil; `some` are read at a time.
+local function peek(list, line, some)
+  if not line.entries[line.at] and not line.over then
+    line.entries, line.at = call('LRANGE', list, line.taken, line.taken + some - 1), 1
+    line.over = #line.entries < some
+  end
+  return line.entries[line.at]
+end
+
+-- The slot's first ordinary entry leaves it; it is expected that so many will.
+local function take(slot, some)
   local rank, e = slot.top, nil
   local list = waiting_key(slot, rank)
+  local line = line_of(list)
+  local head = peek(list, line, some)
   if slot.back > 0 then
     local returned = call('ZRANGE', back_key(slot, rank), 0, 0, 'WITHSCORES')
-    local head = returned[1] and call('LINDEX', list, 0)
-    if returned[1] and not (head and read_waiting(head) < tonumber(returned[2])) then
+    if returned[1] and not (head and ord_of(head) < tonumber(returned[2])) then
       call('ZREM', back_key(slot, rank), returned[1])
       slot.back = slot.back - 1
       e = read_entry(returned[1])
     end
   end
   if not e then
-    local raw = call('LPOP', list)
-    if not raw then error('a key is missing: ' .. list) end
-    local ord, payload = read_waiting(raw)
-    e = {ord = ord, attempts = 0, rank = rank, payload = payload}
+    if not head then error('a key is missing: ' .. list) end
+    line.at, line.taken = line.at + 1, line.taken + 1
+    e = {attempts = 0, rank = rank, raw = head}
   end
   slot.queued = slot.queued - 1
   crawl.waiting = crawl.waiting - 1
-  if slot.others > 0 and call('EXISTS', list) == 0
+  if slot.others > 0 and not peek(list, line, some)
       and (slot.back == 0 or call('EXISTS', back_key(slot, rank)) == 0) then
     slot.top = tonumber(call('ZPOPMIN', key('ranks:' .. slot.name))[1])
     slot.others = slot.others - 1
   end
   return e
+end
+
+-- What was taken of the lists leaves them.
+local function cut_lists()
+  for list, line in pairs(lines) do
+    if line.taken > 0 then call('LTRIM', list, line.taken, -1) end
+  end
 end
 
 -- The slot's first suspect leaves it.
@@ -101,7 +130,7 @@ local function take_suspect(slot)
 end
 
 local function die(slot, e, reason)
-  call('ZADD', key('dead'), math.abs(e.ord),
+  call('ZADD', key('dead'), id_of(e.raw),
     pack('<Hc0I4c0', #slot.name, slot.name, #reason, reason) .. write_entry(e))
   crawl.dead = crawl.dead + 1
 end

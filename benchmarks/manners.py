@@ -1,0 +1,301 @@
+"""What politeness costs: ``python -m benchmarks.manners [--quick] [--json FILE]``.
+
+- A host that is limited to 8 requests at a time, with pages of 50 ms: how much of stock's rate is kept.
+- A broad crawl, many hosts with a delay each, two workers: how much of the permitted rate is kept.
+- The cost of a lease while many hosts must wait.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from benchmarks.crawl import ADDON
+from benchmarks.fleet import Way, steady_rate, way
+from benchmarks.host import serving
+from benchmarks.measure import Spread, run_worker, scratch, table, verdict
+from scrapy_fleet.model import Batch, Entry, Outcome, Plan, Rule
+from scrapy_fleet.ops.site import RunningSite, Shape, running
+from scrapy_fleet.process import this_worker
+from scrapy_fleet.settings import open_store
+
+LIMIT = 8
+LIMITED = Shape("flat", links=20, slow=1.0, delay=(0.05, 0.05))
+LIMITED_SETTINGS = {"CONCURRENT_REQUESTS_PER_DOMAIN": LIMIT}
+KEPT = 0.93
+"""Of stock Scrapy's rate, on a host that is limited."""
+STOCK = "Scrapy, in memory"
+STOCK_FREE = "Scrapy, in memory, CONCURRENT_REQUESTS = 64"
+"""It does not keep CONCURRENT_REQUESTS_PER_DOMAIN where CONCURRENT_REQUESTS allows more (2.19)."""
+BROAD = 0.9
+"""Of the permitted rate, in a broad crawl."""
+FLAT = 1.5
+"""How much more a lease may cost with the most hosts waiting than with the fewest."""
+LEASES = 64
+
+QUICK: dict[str, Any] = {
+    "pages": 120,
+    "rounds": 1,
+    "hosts": 20,
+    "broad_pages": 100,
+    "delays": (0.5,),
+    "waiting_hosts": (10, 100),
+}
+FULL: dict[str, Any] = {
+    "pages": 800,
+    "rounds": 3,
+    "hosts": 1000,
+    "broad_pages": 8000,
+    "delays": (4.0, 1.0),
+    "waiting_hosts": (100, 10_000, 100_000),
+}
+
+
+class Seen(NamedTuple):
+    """What the site saw of a crawl."""
+
+    rate: float
+    """Pages a second, in the middle of it."""
+    peak: int
+    """The most requests it had in hand at a time."""
+
+
+def crawled(shape: Shape, settings: dict[str, Any], workers: int = 1) -> Seen:
+    with scratch() as folder, running(shape) as site, ThreadPoolExecutor(workers) as threads:
+        filled = {k: v.format(folder=folder) if isinstance(v, str) else v for k, v in settings.items()}
+        job = {"url": site.start_url, "settings": filled, "together": workers}
+        done = [threads.submit(run_worker, job, folder) for _ in range(workers)]
+        reasons = {each.result()["reason"] for each in done}
+        if (lost := site.lost()) or reasons != {"finished"}:
+            raise SystemExit(f"{len(lost)} pages lost, ended as {reasons}: {settings}")
+        return Seen(steady_rate(site), peak(site))
+
+
+def peak(site: RunningSite) -> int:
+    changes = (1 if line.event == "arrive" else -1 for line in site.log())
+    return max(itertools.accumulate(changes))
+
+
+@contextmanager
+def stores() -> Iterator[dict[str, dict[str, Any]]]:
+    """The fleet's settings by where the crawl is stored."""
+    with serving() as host, way(host, 1) as far:
+        host.empty()
+        yield {
+            "SQLite": {**ADDON, "FLEET_URL": "sqlite://{folder}/fleet"},
+            f"{host.name}, 1 ms away": {**ADDON, "FLEET_URL": far.url},
+        }
+
+
+def limited(pages: int, rounds: int) -> dict[str, list[Seen]]:
+    """By who crawls."""
+    shape = replace(LIMITED, pages=pages)
+    found: dict[str, list[Seen]] = {}
+    for _ in range(rounds):
+        with stores() as places:
+            sides: list[tuple[str, dict[str, Any], int]] = [
+                (STOCK, {"CONCURRENT_REQUESTS": LIMIT}, 1),
+                (STOCK_FREE, {}, 1),
+            ]
+            for (name, place), workers in itertools.product(places.items(), (1, 3)):
+                title = f"scrapy-fleet, {name}, {workers} worker{'s' * (workers > 1)}"
+                sides.append((title, {**place, "FLEET_CRAWL": f"limited-{workers}"}, workers))
+            for title, settings, workers in sides:
+                result = crawled(shape, {**LIMITED_SETTINGS, **settings}, workers)
+                found.setdefault(title, []).append(result)
+                print(f"{title:58} {result.rate:7.1f} pages/s, {result.peak} at a time", flush=True)
+    return found
+
+
+def broad(hosts: int, pages: int, delays: tuple[float, ...]) -> list[dict[str, Any]]:
+    """Two workers on many hosts: the rate with a delay, beside what the delay permits and what this machine
+    reaches without."""
+    shape = Shape("flat", pages=pages, links=20, hosts=hosts)
+    rows = []
+    with stores() as places:
+        for name, place in places.items():
+            for delay in (0.0, *delays):
+                settings = {
+                    **place,
+                    "FLEET_CRAWL": f"broad-{delay:g}",
+                    "DOWNLOAD_DELAY": delay,
+                    "DOWNLOAD_DELAY_JITTER": 0,
+                    "CONCURRENT_REQUESTS": 200,
+                }
+                found = crawled(shape, settings, 2).rate
+                rows.append({"store": name, "delay": delay, "rate": found, "hosts": hosts})
+                print(f"{hosts} hosts, delay {delay:g} s, {name}: {found:.1f} pages/s", flush=True)
+    return rows
+
+
+def waiting(numbers: tuple[int, ...]) -> dict[str, dict[str, float]]:
+    """Microseconds a lease (with its settle), by store and by how many hosts wait for their time."""
+    found: dict[str, dict[str, float]] = {}
+    with serving() as host, scratch() as folder:
+        places = {"SQLite": f"sqlite://{folder}", host.name: Way(0, host.port, host.traffic).url}
+        for (name, url), number in itertools.product(places.items(), numbers):
+            found.setdefault(name, {})[str(number)] = lease_cost(url, number)
+            print(f"{number:7} hosts wait, {name}: {found[name][str(number)]:.0f} us a lease", flush=True)
+    return found
+
+
+def lease_cost(url: str, hosts: int, rounds: int = 60) -> float:
+    """Measured on one host that need not wait, beside others that must."""
+    store = open_store(url, f"waiting-{hosts}", durability="normal")
+    plan = Plan(rule=Rule(delay=1e6), slots={"free": Rule(concurrency=10_000)})
+    worker = this_worker()
+    store.join(worker, plan, 600)
+    numbers = itertools.count()
+
+    def commit(**parts: Any) -> Any:
+        return store.commit(Batch(worker=worker.id, seq=next(numbers), **parts))
+
+    for first in range(0, hosts, 250):
+        some = range(first, min(first + 250, hosts))
+        twice = tuple(Entry(slot=f"h{n}", payload=b"x" * 60) for n in some for _ in range(2))
+        commit(adds=twice)
+        leases = commit(want=len(some)).leases
+        commit(outcomes=tuple(Outcome(lease.token) for lease in leases))
+    commit(adds=tuple(Entry(slot="free", payload=b"x" * 60) for _ in range(LEASES * 2)))
+    leases = commit(want=LEASES).leases
+    began = time.perf_counter()
+    for _ in range(rounds):
+        leases = commit(
+            outcomes=tuple(Outcome(lease.token) for lease in leases),
+            adds=tuple(Entry(slot="free", payload=b"x" * 60) for _ in range(LEASES)),
+            want=LEASES,
+        ).leases
+        assert len(leases) == LEASES
+    seconds = time.perf_counter() - began
+    store.close()
+    return 1e6 * seconds / (rounds * LEASES)
+
+
+def measure(
+    pages: int,
+    rounds: int,
+    hosts: int,
+    broad_pages: int,
+    delays: tuple[float, ...],
+    waiting_hosts: tuple[int, ...],
+) -> dict[str, Any]:
+    return {
+        "limited": limited(pages, rounds),
+        "broad": broad(hosts, broad_pages, delays),
+        "waiting": waiting(waiting_hosts),
+    }
+
+
+def tables(results: dict[str, Any]) -> str:
+    limited_rows = [
+        [title, _rates(runs).show(1), f"{_share(results, title):.0%}", str(max(run[1] for run in runs))]
+        for title, runs in results["limited"].items()
+    ]
+    broad_rows = [
+        [
+            row["store"],
+            f"{row['delay']:g} s",
+            _permitted(row),
+            f"{row['rate']:.0f}",
+            f"{_kept(results, row):.0%}",
+        ]
+        for row in results["broad"]
+    ]
+    numbers = list(next(iter(results["waiting"].values())))
+    waiting_rows = [
+        [name, *(f"{costs[number]:.0f}" for number in numbers)] for name, costs in results["waiting"].items()
+    ]
+    limited_head = f"One host, {LIMIT} at a time, pages of 50 ms"
+    broad_head = f"{results['broad'][0]['hosts']:,} hosts, two workers"
+    waiting_head = "µs a lease, while so many hosts wait"
+    return "\n\n".join(
+        [
+            table([limited_head, "pages/s", "of stock", "most at a time"], limited_rows),
+            table([broad_head, "delay", "permitted", "pages/s", "kept"], broad_rows),
+            table([waiting_head, *(f"{int(number):,}" for number in numbers)], waiting_rows),
+        ]
+    )
+
+
+def _rates(runs: list[Any]) -> Spread:
+    return Spread.of(run[0] for run in runs)
+
+
+def _share(results: dict[str, Any], title: str) -> float:
+    """Of the rate that stock Scrapy has within the same limit."""
+    found: dict[str, Any] = results["limited"]
+    return _rates(found[title]).median / _rates(found[STOCK]).median
+
+
+def _permitted(row: dict[str, Any]) -> str:
+    return f"{row['hosts'] / row['delay']:.0f}" if row["delay"] else "any"
+
+
+def _kept(results: dict[str, Any], row: dict[str, Any]) -> float:
+    """Of what the delay permits, or of what this machine reaches without one, if that is less."""
+    free = next(r["rate"] for r in results["broad"] if r["store"] == row["store"] and not r["delay"])
+    permitted = row["hosts"] / row["delay"] if row["delay"] else free
+    return float(row["rate"] / min(free, permitted))
+
+
+def goals(results: dict[str, Any]) -> list[str]:
+    lines = []
+    for title in results["limited"]:
+        if title not in (STOCK, STOCK_FREE):
+            kept = _share(results, title)
+            lines.append(f"{title}, of stock's rate: {kept:.0%} (goal {KEPT:.0%}: {verdict(kept, KEPT)})")
+    for row in results["broad"]:
+        if row["delay"]:
+            kept = _kept(results, row)
+            what = f"{row['hosts']} hosts, delay {row['delay']:g} s, {row['store']}"
+            lines.append(
+                f"{what}, of the permitted rate: {kept:.0%} (goal {BROAD:.0%}: {verdict(kept, BROAD)})"
+            )
+    for name, costs in results["waiting"].items():
+        growth = max(costs.values()) / next(iter(costs.values()))
+        told = verdict(growth, FLAT, at_most=True)
+        lines.append(f"a lease beside many hosts, {name}: {growth:.2f}x (goal {FLAT}x at most: {told})")
+    return lines
+
+
+def noise(results: dict[str, Any]) -> list[str]:
+    return [
+        f"{title}: {_rates(runs).show(1)} pages/s"
+        for title, runs in results["limited"].items()
+        if _rates(runs).noisy
+    ]
+
+
+def main(arguments: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser("python -m benchmarks.manners", description="Measure politeness.")
+    parser.add_argument("--json", type=Path, help="write what was measured to this file")
+    parser.add_argument("--quick", action="store_true", help="only see that it works")
+    parser.add_argument("--part", choices=["limited", "broad", "waiting"], help="only this")
+    args = parser.parse_args(arguments)
+    given = QUICK if args.quick else FULL
+    parts: dict[str, Callable[[], Any]] = {
+        "limited": lambda: limited(given["pages"], given["rounds"]),
+        "broad": lambda: broad(given["hosts"], given["broad_pages"], given["delays"]),
+        "waiting": lambda: waiting(given["waiting_hosts"]),
+    }
+    if args.part:
+        parts[args.part]()
+        return
+    results = {name: part() for name, part in parts.items()}
+    print(f"\n{tables(results)}\n")
+    for line in [*goals(results), *(f"noisy: {line}" for line in noise(results))]:
+        print(line)
+    if args.json:
+        args.json.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,240 @@
+"""Next to the downloader: what downloads tell about their hosts, and what is not to be downloaded now.
+
+Every download of a leased request ends with a sample for its slot. Requests that came too late, that the
+site refused because it is asked too often, or that were only to find out whether it answers, go back to the
+store and wait there, uncounted: they are no retries.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+from scrapy import Request, Spider, signals
+from scrapy.http import Response
+from scrapy.utils.misc import load_object
+
+from scrapy_fleet.crawl.again import again
+from scrapy_fleet.crawl.debug_lines import DebugLines
+from scrapy_fleet.crawl.retry_after import retry_after
+from scrapy_fleet.crawl.seam import scheduler_of
+from scrapy_fleet.model import Lease, Sample
+
+if TYPE_CHECKING:
+    from scrapy.crawler import Crawler
+    from scrapy.settings import BaseSettings
+
+    from scrapy_fleet.crawl.scheduler import Scheduler
+
+logger = logging.getLogger(__name__)
+
+UNDER = 0.9
+"""The downloader's own delay, for what does not come from the store, as a part of the host's: a leased
+request must never wait there."""
+JUDGED_FROM = 0.1
+"""Where requests are closer to each other than this, in seconds, their way through Scrapy is not judged."""
+SLACK = 0.1
+"""For how long a request may wait in the downloader, as a part of its slot's distance."""
+GRACE = 1.0
+"""How long a download without a response waits to be told why, which only a cancelled one is not."""
+MOST_LATE, MOST_REFUSED = 5, 10
+LATE, REFUSED = "_fleet_late", "_fleet_refused"
+"""How often a request went back, in its ``meta``."""
+
+
+class Download:
+    """A leased request on its way."""
+
+    __slots__ = ("__weakref__", "lease", "over")
+
+    def __init__(self, lease: Lease) -> None:
+        self.lease = lease
+        self.over = False
+
+
+class Retrying:
+    """What people said about requests that fail."""
+
+    def __init__(self, settings: BaseSettings) -> None:
+        self._enabled = settings.getbool("RETRY_ENABLED")
+        self._times = settings.getint("RETRY_TIMES")
+        self._statuses = {int(code) for code in settings.getlist("RETRY_HTTP_CODES")}
+        self._adjust = settings.getint("RETRY_PRIORITY_ADJUST")
+        self._errors = tuple(load_object(each) for each in settings.getlist("RETRY_EXCEPTIONS"))
+        self._shown = settings.getlist("HTTPERROR_ALLOWED_CODES")
+        self._shows_all = settings.getbool("HTTPERROR_ALLOW_ALL")
+
+    def is_silence(self, error: Exception) -> bool:
+        """The site gave no answer, or broke off."""
+        return isinstance(error, self._errors)
+
+    def allowed(self, request: Request) -> bool:
+        meta = request.meta
+        times = meta.get("max_retry_times")
+        return self._enabled and not meta.get("dont_retry") and (self._times if times is None else times) > 0
+
+    def allowed_for(self, request: Request, status: int, spider: Spider | None) -> bool:
+        return (
+            status in self._statuses and self.allowed(request) and not self._is_shown(request, status, spider)
+        )
+
+    def _is_shown(self, request: Request, status: int, spider: Spider | None) -> bool:
+        """The spider wants to see such responses; decided as Scrapy's HttpErrorMiddleware does."""
+        meta = request.meta
+        if meta.get("handle_httpstatus_all"):
+            return True
+        if "handle_httpstatus_list" in meta:
+            return status in (meta["handle_httpstatus_list"] or ())
+        return self._shows_all or status in getattr(spider, "handle_httpstatus_list", self._shown)
+
+    def lower(self, request: Request) -> int:
+        """The priority with which it is tried again."""
+        return request.priority + int(request.meta.get("priority_adjust", self._adjust))
+
+
+class ThrottleMiddleware:
+    """Downloader middleware, next to the downloader."""
+
+    def __init__(self, crawler: Crawler) -> None:
+        self.crawler = crawler
+        self._retrying = Retrying(crawler.settings)
+        self._downloads: WeakKeyDictionary[Request, Download] = WeakKeyDictionary()
+        self._debug: DebugLines | None = None
+        connect = crawler.signals.connect
+        connect(self._response_downloaded, signals.response_downloaded)
+        connect(self._left_downloader, signals.request_left_downloader)
+
+    @classmethod
+    def from_crawler(cls, crawler: Crawler) -> ThrottleMiddleware:
+        return cls(crawler)
+
+    @property
+    def _scheduler(self) -> Scheduler:
+        scheduler = scheduler_of(self.crawler)
+        assert scheduler is not None
+        return scheduler
+
+    # On the way out
+
+    def process_request(self, request: Request, spider: Spider | None = None) -> Request | None:
+        scheduler = scheduler_of(self.crawler)
+        token = scheduler.running.send(request) if scheduler is not None else None
+        if scheduler is None or scheduler.frontier is None or token is None:
+            return None
+        lease = scheduler.frontier.lease(token)
+        if lease is None:
+            # It has gone to another worker; this one drops it.
+            return again(scheduler, request)
+        if lease.pace >= JUDGED_FROM and self._is_late(scheduler, lease):
+            times = request.meta.get(LATE, 0)
+            if times < MOST_LATE:
+                self._count("fleet/late")
+                return self._back(scheduler, request, LATE)
+        self._downloads[request] = Download(lease)
+        self._keep_in_step(scheduler, lease)
+        return None
+
+    def _is_late(self, scheduler: Scheduler, lease: Lease) -> bool:
+        """It has missed its time, or would while it waited behind what does not come from the store."""
+        assert scheduler.frontier is not None
+        late = scheduler.frontier.is_late(lease.token)
+        return late or scheduler.seam.wait_in_downloader(lease.slot) > SLACK * lease.pace
+
+    def _keep_in_step(self, scheduler: Scheduler, lease: Lease) -> None:
+        """The downloader's slot heeds what holds for the host now."""
+        seam, slot, delay = scheduler.seam, lease.slot, UNDER * lease.pace
+        assert scheduler.options is not None
+        seam.make_room_in_downloader(slot, scheduler.options.plan.rule_of(slot).concurrency, self._downloads)
+        now = seam.delay_in_downloader(slot)
+        if now is not None and delay < now:
+            seam.set_delay_in_downloader(slot, delay)
+        elif now is None or delay > now:
+            # This request keeps the distance that held when its time was chosen.
+            scheduler.loop.later(0, lambda: seam.set_delay_in_downloader(slot, delay))
+
+    # On the way back
+
+    def process_response(
+        self, request: Request, response: Response, spider: Spider | None = None
+    ) -> Request | Response:
+        download = self._downloads.pop(request, None)
+        if download is None:
+            return response
+        refused = response.status == 429 or (response.status == 503 and retry_after(response) is not None)
+        if (
+            refused
+            and request.meta.get(REFUSED, 0) < MOST_REFUSED
+            and self._retrying.allowed_for(request, response.status, self.crawler.spider)
+        ):
+            self._count("fleet/refused")
+            logger.debug("%s was refused (%d): it waits with its host.", request, response.status)
+            return self._back(self._scheduler, request, REFUSED, self._retrying.lower(request))
+        request.meta.pop(LATE, None)
+        if not refused:
+            request.meta.pop(REFUSED, None)
+        return response
+
+    def process_exception(
+        self, request: Request, exception: Exception, spider: Spider | None = None
+    ) -> Request | None:
+        download = self._downloads.pop(request, None)
+        if download is None:
+            return None
+        silent = self._retrying.is_silence(exception)
+        self._end(download, Sample(download.lease.token, failed=_shortly(exception) if silent else ""))
+        if silent and download.lease.probe and self._retrying.allowed(request):
+            self._count("fleet/probes_failed")
+            logger.debug("%s still gives no answer: %s", download.lease.slot, exception)
+            return self._back(self._scheduler, request, None, self._retrying.lower(request))
+        return None
+
+    def _back(
+        self, scheduler: Scheduler, request: Request, counter: str | None, priority: int | None = None
+    ) -> Request:
+        copy = again(scheduler, request)
+        if counter is not None:
+            copy.meta[counter] = copy.meta.get(counter, 0) + 1
+        if priority is not None:
+            copy.priority = priority
+        return copy
+
+    # Samples
+
+    def _response_downloaded(self, response: Response, request: Request, spider: Spider) -> None:
+        download = self._downloads.get(request)
+        if download is None:
+            return
+        latency = request.meta.get("download_latency")
+        if request.meta.get("autothrottle_dont_adjust_delay", False) is True:
+            latency = None
+        lease = download.lease
+        sample = Sample(lease.token, latency, response.status, retry_after(response))
+        self._end(download, sample)
+        if self._debug is None:
+            assert self._scheduler.options is not None
+            self._debug = DebugLines(self.crawler.settings, self._scheduler.options.plan)
+        if self._debug.wanted:
+            self._debug.log(lease, sample, response, self._scheduler.seam.downloading(lease.slot), spider)
+
+    def _left_downloader(self, request: Request, spider: Spider) -> None:
+        download = self._downloads.get(request)
+        if download is not None and not download.over:
+            token = download.lease.token
+            self._scheduler.loop.later(GRACE, lambda: self._end(download, Sample(token)))
+
+    def _end(self, download: Download, sample: Sample) -> None:
+        scheduler = scheduler_of(self.crawler)
+        if not download.over and scheduler is not None and scheduler.frontier is not None:
+            download.over = True
+            scheduler.frontier.sample(sample)
+
+    def _count(self, name: str) -> None:
+        assert self.crawler.stats is not None
+        self.crawler.stats.inc_value(name)
+
+
+def _shortly(error: Any) -> str:
+    """What went wrong, in one line that people can read."""
+    text = " ".join(str(error).split())
+    return f"{type(error).__name__}: {text}"[:120] if text else type(error).__name__

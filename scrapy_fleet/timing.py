@@ -1,0 +1,116 @@
+"""When a worker commits, and when it asks for more.
+
+A worker that has enough to do sends few, full batches; one that starves sends what it has at once.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from scrapy_fleet.ahead import SOON, Ahead
+from scrapy_fleet.model import Batch, Receipt
+from scrapy_fleet.outbox import Outbox
+from scrapy_fleet.ports import Limits
+
+POLL_FIRST, POLL_LAST, POLL_IDLE = 0.01, 0.25, 5.0
+"""How soon an idle worker asks again: at first, at last, and at last where nothing waits in the whole
+crawl: then its beats tell it when something does."""
+HEED = 0.5
+"""How often a worker that holds leases ahead hears, at the least, whether they may still run."""
+GRACE = 0.005
+"""How long the end of a download waits for what comes of it, where the order is strict."""
+
+
+class Timing:
+    """Decides from what is there; ``wake_in`` has it asked again after so many seconds."""
+
+    def __init__(
+        self, limits: Limits, outbox: Outbox, ahead: Ahead, wake_in: Callable[[float], None]
+    ) -> None:
+        self.hungry = False
+        """There was nothing to run when it was last asked for."""
+        self.asked_at = 0.0
+        self._limits = limits
+        self._outbox = outbox
+        self._ahead = ahead
+        self._wake_in = wake_in
+        self._plenty = True
+        self._poll = POLL_FIRST
+        self._patient_until = 0.0
+        self._spares_left = 0
+
+    def is_time(self, *, pending: bool, waiting: int, free: int, want: int) -> bool:
+        """Whether to commit, and ask for ``want`` leases. What counts is whether anything has to be
+        committed, how much waits in the whole crawl, and how many download slots are free here."""
+        if pending:
+            idle = self._starves(free) and not (self._outbox.only_samples and self._may_wait(waiting))
+            if idle or self._outbox.size >= self._limits.commit_size:
+                return True
+            if self._outbox.age >= self._limits.commit_interval or not self._outbox:
+                return True
+        since = time.monotonic() - self.asked_at
+        if len(self._ahead) and since >= HEED:
+            return True
+        if want == 0:
+            return False
+        if self.hungry:
+            return since >= (POLL_LAST if self._has_spares() else self._poll)
+        return self.is_low(want)
+
+    def is_low(self, want: int) -> bool:
+        """Whether to ask for more before the last lease is taken, as long as asking brought enough."""
+        return self._plenty and self._ahead.ready <= self._limits.lookahead // 2 and want > 0
+
+    def _starves(self, free: int) -> bool:
+        """Nothing to run, and not only few download slots free: those can wait for others to come.
+        As long as spares follow on what ends, there is time as well."""
+        if not self.hungry or self._has_spares():
+            return False
+        few = free < self._limits.capacity // 8
+        if few and time.monotonic() >= self._patient_until:
+            self._patient_until = time.monotonic() + POLL_FIRST
+            self._wake_in(POLL_FIRST)
+        return not few
+
+    def _has_spares(self) -> bool:
+        """Whether enough is there that follows on what ends."""
+        return self._ahead.spares > self._spares_left
+
+    def _may_wait(self, waiting: int) -> bool:
+        """Whether the end of a download can wait for what comes of it: nothing else is there to be had,
+        or the order is strict, and a redirect or a link that is next must be there before it is asked."""
+        strict = self._limits.lookahead == 0 and self._outbox.age < GRACE
+        if strict:
+            self._wake_in(GRACE)
+        return strict or waiting == 0
+
+    # What happens
+
+    def starve(self) -> bool:
+        """There is nothing to run; whether that is news."""
+        news = not self.hungry
+        if news:
+            self.hungry, self._poll = True, POLL_FIRST
+        return news
+
+    def news(self) -> None:
+        """There may be something to run now."""
+        self._poll = POLL_FIRST
+
+    def resume(self) -> None:
+        """After a pause: as in the beginning."""
+        self.hungry, self._plenty, self._poll = False, True, POLL_FIRST
+
+    def answered(self, batch: Batch, receipt: Receipt) -> None:
+        """When to ask again, if there is nothing to run."""
+        self._spares_left = self._ahead.spares // 2
+        self._plenty = len(receipt.leases) == batch.want
+        if receipt.leases:
+            self.hungry, self._poll = False, POLL_FIRST
+            return
+        self._poll = min(2 * self._poll, POLL_LAST if receipt.counts.waiting else POLL_IDLE)
+        if receipt.retry_in is not None:
+            self._poll = min(self._poll, max(receipt.retry_in, SOON))
+        if self.hungry:
+            self._wake_in(self._poll)

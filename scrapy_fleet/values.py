@@ -1,0 +1,59 @@
+"""Checks of what people set: each takes a value and returns it as it is meant, or says what it must be."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from scrapy_fleet.errors import SettingError
+
+Parse = Callable[[Any], Any]
+
+
+def number(kind: type[int] | type[float], least: float, *, finite: bool = False) -> Parse:
+    def parse(value: Any) -> Any:
+        try:
+            number = kind(value)
+        except (TypeError, ValueError, OverflowError):
+            raise ValueError(f"it must be a {'whole ' * (kind is int)}number") from None
+        if number != number or number < least:
+            raise ValueError(f"it must be {least:g} or more")
+        if finite and math.isinf(number):
+            raise ValueError("it must be a number that ends")
+        return number
+
+    return parse
+
+
+seconds = number(float, 0, finite=True)
+
+
+def above_zero(value: Any) -> float:
+    found = seconds(value)
+    if not found:
+        raise ValueError("it must be more than 0")
+    return float(found)
+
+
+def choice(*choices: str) -> Parse:
+    def parse(value: Any) -> Any:
+        if value not in choices:
+            raise ValueError(f"it must be one of {', '.join(choices)}")
+        return value
+
+    return parse
+
+
+def text(value: Any) -> str:
+    if not isinstance(value, str) or not value:
+        raise ValueError("it must be a text that is not empty")
+    return value
+
+
+def checked(name: str, value: Any, parse: Parse) -> Any:
+    """The value of a setting; a wrong one is refused by the setting's name."""
+    try:
+        return parse(value)
+    except (TypeError, ValueError) as error:
+        raise SettingError(f"{name} = {value!r} cannot be used: {error}.") from None

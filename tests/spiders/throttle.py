@@ -1,0 +1,128 @@
+"""Spiders that ask for what the test tells them, and show what came of it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import AsyncIterator
+from typing import Any
+
+from scrapy import signals
+from scrapy.crawler import Crawler
+from scrapy.http import Request, Response
+from twisted.python.failure import Failure
+
+from scrapy_fleet.crawl.debug_lines import DebugLines
+from scrapy_fleet.model import Auto, Lease, Plan, Rule, Sample
+from tests.spiders.base import SiteSpider, show
+
+
+class Asks(SiteSpider):
+    name = "asks"
+
+    def __init__(self, paths: str = "", meta: str = "{}", **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.paths, self.meta = paths.split(), json.loads(meta)
+
+    async def start(self) -> AsyncIterator[Any]:
+        for path in self.paths:
+            yield self.get(path, errback=self.failed, meta=dict(self.meta))
+
+    def parse(self, response: Response) -> Any:
+        marks = [key for key in response.meta if key.startswith("_fleet")]
+        return show(response, times=response.meta.get("retry_times"), marks=marks)
+
+    def failed(self, failure: Failure) -> Any:
+        return [{"failed": type(failure.value).__name__}]
+
+
+class Sees429(Asks):
+    name = "sees_429"
+    handle_httpstatus_list = [429]
+
+
+class Dawdle:
+    """A middleware that takes its time with some requests, the first time it sees them."""
+
+    def __init__(self) -> None:
+        self.seen: set[str] = set()
+
+    async def process_request(self, request: Request, spider: Any = None) -> None:
+        if "late" in request.url and request.url not in self.seen:
+            self.seen.add(request.url)
+            await asyncio.sleep(0.3)
+
+
+class Dawdles(Asks):
+    name = "dawdles"
+    custom_settings = {"DOWNLOADER_MIDDLEWARES": {Dawdle: 500}}
+
+
+class Stagger:
+    """A middleware that lets requests come one after the other: a downloader counts those that come together
+    only when it has begun all of them."""
+
+    count = 0
+
+    async def process_request(self, request: Request, spider: Any = None) -> None:
+        self.count += 1
+        await asyncio.sleep(0.03 * (self.count % 6))
+
+
+class Staggers(Asks):
+    name = "staggers"
+    custom_settings = {"DOWNLOADER_MIDDLEWARES": {Stagger: 500}}
+
+
+class Inline(Asks):
+    """Each page brings another one, which is downloaded inside the callback."""
+
+    name = "inline"
+
+    async def parse(self, response: Response) -> Any:  # type: ignore[override]
+        inner = await self.fetch(self.get(f"/leaf/inner-{response.url.rpartition('/')[2]}"))
+        return [show(response), show(inner)]
+
+
+class Beside:
+    """An extension of stock Scrapy: the fleet's debug lines beside those of its own AutoThrottle."""
+
+    def __init__(self, crawler: Crawler) -> None:
+        settings = crawler.settings
+        auto = Auto(
+            settings.getfloat("AUTOTHROTTLE_START_DELAY"),
+            settings.getfloat("AUTOTHROTTLE_MAX_DELAY"),
+            settings.getfloat("AUTOTHROTTLE_TARGET_CONCURRENCY"),
+        )
+        plan = Plan(rule=Rule(settings.getfloat("DOWNLOAD_DELAY")), auto=auto)
+        self.crawler = crawler
+        self.ours = DebugLines(settings, plan)
+        self.pace = max(auto.start, plan.rule.delay)
+        self.lines: list[str] = []
+        handler = logging.Handler()
+        handler.emit = lambda record: self.lines.append(record.getMessage())  # type: ignore[method-assign]
+        logging.getLogger("scrapy.extensions.throttle").addHandler(handler)
+        crawler.signals.connect(self._downloaded, signals.response_downloaded)
+        crawler.signals.connect(self._closed, signals.spider_closed)
+
+    @classmethod
+    def from_crawler(cls, crawler: Crawler) -> Beside:
+        return cls(crawler)
+
+    def _downloaded(self, response: Any, request: Request, spider: Any) -> None:
+        slot = request.meta["download_slot"]
+        assert self.crawler.engine is not None
+        conc = len(self.crawler.engine.downloader.slots[slot].transferring)
+        lease = Lease(1, slot, b"", 0, False, 0, 0.0, pace=self.pace)
+        sample = Sample(1, request.meta.get("download_latency"), response.status)
+        self.ours.log(lease, sample, response, conc, spider)
+
+    def _closed(self) -> None:
+        assert self.crawler.stats is not None
+        self.crawler.stats.set_value("throttle_lines", self.lines)
+
+
+class StockThrottled(Asks):
+    name = "stock_throttled"
+    custom_settings = {"EXTENSIONS": {Beside: 1}}

@@ -1,0 +1,119 @@
+"""The frontier of a worker in slots that are limited: spares, leases that come late, slots that are held."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from scrapy_fleet.model import Batch, Override, Plan, Rule, Sample, Worker
+from tests.desk import Desk, Limits, Recording, busy, in_loop, page, some
+
+TWO = Plan(rule=Rule(concurrency=2))
+
+
+@pytest.fixture
+def store() -> Recording:
+    return Recording()
+
+
+def released(store: Recording) -> list[int]:
+    return [token for batch in store.batches for token in batch.releases]
+
+
+@in_loop
+async def test_a_spare_follows_on_what_ends_without_asking_the_store(store: Recording) -> None:
+    desk = await busy(store, plan=TWO)
+    first, _ = await desk.take(2)
+    assert desk.frontier.next() is None
+    commits = desk.frontier.commits
+    desk.frontier.sample(Sample(first.token, 0.1, 200))
+    third = desk.frontier.next()
+    assert third is not None
+    assert third.spare
+    assert desk.frontier.next() is None
+    assert desk.frontier.commits == commits
+    await desk.commit()
+    sample = next(batch for batch in reversed(store.batches) if batch.samples).samples[0]
+    assert sample == Sample(first.token, 0.1, 200, then=third.token)
+    await desk.close()
+
+
+@in_loop
+async def test_a_spare_follows_on_what_was_never_downloaded(store: Recording) -> None:
+    desk = await busy(store, plan=TWO)
+    first, _ = await desk.take(2)
+    assert desk.frontier.next() is None
+    desk.settle(first)
+    assert desk.frontier.next() is not None
+    await desk.close()
+
+
+@in_loop
+async def test_a_crawl_of_spares_comes_to_its_end(store: Recording) -> None:
+    desk = await busy(store, plan=TWO, commit_interval=0.01)
+    for _ in range(100):
+        desk.settle(await desk.next())
+    desk.frontier.seeded()
+    await desk.until(lambda: desk.frontier.ended)
+    assert store.snapshot().counts.done == 100
+    await desk.close(finish=True)
+
+
+@in_loop
+async def test_a_slot_that_refuses_is_left_alone_at_once(store: Recording) -> None:
+    desk = await busy(store, plan=TWO)
+    first, second = await desk.take(2)
+    desk.frontier.sample(Sample(first.token, 0.1, 429, retry_after=100))
+    assert desk.frontier.next() is None
+    await desk.commit()
+    assert released(store)
+    desk.frontier.sample(Sample(second.token, 0.1, 200))
+    await desk.commit()
+    assert desk.frontier.next() is None
+    await desk.close()
+
+
+@in_loop
+async def test_a_slot_that_others_were_told_to_leave_is_left(store: Recording) -> None:
+    desk = await busy(store, plan=TWO)
+    await desk.take(1)
+    store.override("a", Override(blocked=True))
+    # What it had not started goes back, though it has nothing to report.
+    await desk.until(lambda: not len(desk.frontier._ahead))
+    assert desk.frontier.next() is None
+    await desk.commit()
+    assert store.snapshot().counts.leased == 1
+    await desk.close()
+
+
+@in_loop
+async def test_a_lease_that_comes_too_late_is_handed_back(store: Recording) -> None:
+    """The answer takes longer than a tenth of the distance: the next request may be under way elsewhere."""
+    store.join(Worker("feeder"), Plan(), 60)
+    store.commit(Batch(worker="feeder", seq=1, adds=tuple(page(name) for name in some(5)), leave=True))
+    slow = [0.15, 0.15, 0.0]
+
+    def be_slow(batch: Batch) -> None:
+        if batch.want and slow:
+            time.sleep(slow.pop(0))  # as a network does
+
+    store.before = be_slow
+    desk = await Desk(store, Limits(plan=Plan(rule=Rule(delay=0.3)))).open()
+    before = time.monotonic()
+    lease = await desk.next()
+    assert len(released(store)) >= 1
+    assert lease.token not in released(store)
+    assert time.monotonic() - before >= 0.3  # a distance passed unused
+    await desk.close()
+
+
+@in_loop
+async def test_a_worker_that_is_always_late_goes_on_all_the_same(store: Recording) -> None:
+    store.join(Worker("feeder"), Plan(), 60)
+    store.commit(Batch(worker="feeder", seq=1, adds=tuple(page(name) for name in some(3)), leave=True))
+    store.before = lambda batch: time.sleep(0.05)
+    desk = await Desk(store, Limits(plan=Plan(rule=Rule(delay=0.05)))).open()
+    for _ in range(3):
+        desk.settle(await desk.next())
+    await desk.close()
