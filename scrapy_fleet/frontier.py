@@ -56,18 +56,16 @@ class Frontier:
         self._seq = 0
         self._ahead = Ahead()
         self._held: dict[int, Lease] = {}
+        self._returned: dict[int, Lease] = {}
+        """Handed back, but not committed yet."""
         self._downloading: set[int] = set()
         self._opened: Callable[[model.Joined], None] = lambda joined: None
         self._closed: Callable[[], None] | None = None
         self._finish = False
-        self._seeded = False
-        self._open = False
-        self._over = False
+        self._seeded = self._open = self._over = False
         self.emptied_once = False
         """The store lost the crawl while it was under way: whatever comes, it is not finished."""
-        self._draining = False
-        self._busy = False
-        self._woken = False
+        self._draining = self._busy = self._woken = False
         self._timing = Timing(limits, self.outbox, self._ahead, lambda delay: loop.later(delay, self._wake))
 
     # Opening and closing
@@ -142,10 +140,8 @@ class Frontier:
         self._seeded = True
         self._wake()
 
-    def holds(self, token: int) -> bool:
-        return token in self._held
-
     def lease(self, token: int) -> Lease | None:
+        """A lease that is held."""
         return self._held.get(token)
 
     def is_late(self, token: int) -> bool:
@@ -159,10 +155,8 @@ class Frontier:
         """A lease to run now."""
         if self._draining or self.held_back or self.congested:
             return None
-        lease = self._ahead.take()
-        while lease is not None and self._ahead.is_late(lease):
+        while (lease := self._ahead.take()) is not None and self._ahead.is_late(lease):
             self._give_back([lease])
-            lease = self._ahead.take()
         if lease is None:
             if self._timing.starve():
                 self._wake()
@@ -264,7 +258,7 @@ class Frontier:
 
     def _give_back(self, leases: Iterable[Lease]) -> None:
         for lease in leases:
-            self._held.pop(lease.token, None)
+            self._returned[lease.token] = self._held.pop(lease.token)
             self._ahead.forget(lease.token)
             self.outbox.release(lease.token)
 
@@ -287,6 +281,8 @@ class Frontier:
             if batch.adds:
                 known = [batch.adds[i] for i in receipt.known]
                 self.listener.added(len(batch.adds) - len(known), known)
+            for token in batch.releases:
+                self._returned.pop(token, None)
         batch, receipt = batches[-1], receipts[-1]
         self.counts = receipt.counts
         if batch.leave:
@@ -310,8 +306,7 @@ class Frontier:
     def _take(self, leases: Iterable[Lease], sent: float, answered: float) -> None:
         for lease in leases:
             self._held[lease.token] = lease
-            wait = self._ahead.put(lease, sent, answered)
-            if wait is not None:
+            if (wait := self._ahead.put(lease, sent, answered)) is not None:
                 self._loop.later(wait, self.listener.ready)
         if self._draining or self.held_back:
             self._give_back(self._ahead.all())
@@ -374,10 +369,10 @@ class Frontier:
         logger.critical(
             "%s This worker puts back the %d requests it holds and goes on. The crawl does not count "
             "as finished; when it is started again, it starts from its seeds.",
-            *(error, len(self._held)),
+            *(error, len(self._held) + len(self._returned)),
         )
         self.emptied_once = True
-        held = self.listener.emptied(list(self._held.values()))
+        held = self.listener.emptied([*self._held.values(), *self._returned.values()])
         self._come_back(batches)
         for entry in held:
             self.outbox.add(entry, None)
@@ -386,6 +381,7 @@ class Frontier:
         self._busy = self._open = False
         self._ahead.clear()
         self._held.clear()
+        self._returned.clear()
         self._downloading.clear()
         self.outbox.take_back(batches)
         self.worker = replace(self.worker, id=new_name(self.worker.host, self.worker.pid))

@@ -72,7 +72,7 @@ def test_status(news: Crawl, tmp_path: Path) -> None:
     [found] = data("status", cwd=tmp_path)["crawls"]
     assert found["crawl"] == "news"
     assert found["status"] == "running"
-    assert found["counts"] == {"accepted": 6, "waiting": 2, "leased": 1, "done": 1, "dead": 2}
+    assert found["counts"] == {"accepted": 6, "waiting": 2, "leased": 1, "done": 1, "dead": 2, "feeding": 0}
     assert found["seen"] == 6
     assert [(w["id"], w["leased"]) for w in found["workers"]] == [("w-1", 1)]
     assert {slot["name"] for slot in found["slots"]} == {"a.example", "b.example"}

@@ -247,7 +247,7 @@ async def test_a_paced_lease_is_not_run_before_its_time(store: Recording) -> Non
 
 async def long_idle(open_store: Callable[[], Store], name: str) -> Desk:
     """A worker that has had nothing to run for so long that it asks no more."""
-    desk = await Desk(open_store(), Limits(worker_timeout=0.6), name).open()
+    desk = await Desk(open_store(), Limits(worker_timeout=6.0), name).open()
     assert desk.frontier.next() is None
     await desk.until(lambda: desk.frontier.commits > 0 and desk.at_rest())
     desk.frontier._timing._poll = NEVER

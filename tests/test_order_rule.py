@@ -76,7 +76,7 @@ class Crawl:
             name = children.pop()
             is_keyless = name.startswith("keyless")
             # As the scheduler does: what comes of a lease that was lost comes again with it.
-            if not is_keyless or self.desk.frontier.holds(lease.token):
+            if not is_keyless or self.desk.frontier.lease(lease.token) is not None:
                 self.desk.add(name, parent=lease, key=not is_keyless)
 
     def end(self, at: int) -> None:

@@ -64,7 +64,7 @@ def test_the_only_crawl_need_not_be_named(news: OnServer, server: RedisServer, t
     where = ("--url", server.url)
     [found] = data("status", *where, cwd=tmp_path)["crawls"]
     assert (found["crawl"], found["status"], found["url"]) == ("news", "running", server.url)
-    assert found["counts"] == {"accepted": 5, "waiting": 2, "leased": 1, "done": 1, "dead": 1}
+    assert found["counts"] == {"accepted": 5, "waiting": 2, "leased": 1, "done": 1, "dead": 1, "feeding": 0}
     assert data("hosts", *where, cwd=tmp_path)["hosts"][0]["name"] == "a.example"
     assert [e["url"] for e in data("peek", *where, cwd=tmp_path)["entries"]] == [
         *("http://a.example/1", "http://a.example/0")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from scrapy_fleet import link
-from scrapy_fleet.errors import StoreAway, StoreError
+from scrapy_fleet.errors import StoreAway, StoreEmptied, StoreError
 from scrapy_fleet.model import Batch, Entry, Worker
 from scrapy_fleet.outbox import ADDS_PER_CALL
 from scrapy_fleet.store.memory import MemoryStore
@@ -185,7 +185,7 @@ async def test_a_worker_that_was_given_up_comes_back(
     assert store.snapshot().stats == {"n": 2}
     assert store.snapshot().counts.done == 0
     # What ends late settles nothing, and what is new is not taken for it.
-    assert not desk.frontier.holds(running.token)
+    assert desk.frontier.lease(running.token) is None
     desk.settle(running)
     await desk.commit()
     assert store.snapshot().counts.done == 0
@@ -193,6 +193,31 @@ async def test_a_worker_that_was_given_up_comes_back(
     assert not new & old
     await desk.close()
     assert store.snapshot().counts.leased == 0
+
+
+@in_loop
+async def test_an_emptied_store_gets_back_all_that_the_worker_had(store: Recording) -> None:
+    """Also what it was about to hand back, in a commit that came too late."""
+    desk = await busy(store)
+    running = await desk.next()
+    told: list[str] = []
+
+    def lose(batch: Batch) -> None:
+        if batch.releases and not told:
+            told.append("emptied")
+            raise StoreEmptied("The store has lost the crawl.")
+
+    store.before = lose
+    before = {row.payload for row in store.scan("leased")}
+    assert len(before) > 1
+    desk.add("important", priority=5)  # what ranks behind it goes back
+    await desk.commit()
+    await desk.until(lambda: told and desk.frontier._open and desk.at_rest())
+    await desk.commit()
+    again = [entry.payload for batch in store.batches if batch.worker != "w" for entry in batch.adds]
+    assert set(again) >= before
+    assert running.payload in again
+    await desk.close()
 
 
 @in_loop

@@ -157,10 +157,8 @@ class Scheduler(BaseScheduler):
                 *(counts.dead, name, name),
             )
         if counts.open:
-            logger.info(
-                "Crawl %r is not finished: %d requests are left. The same command resumes it.",
-                *(name, counts.open),
-            )
+            left = "Crawl %r is not finished: %d requests are left. The same command resumes it."
+            logger.info(left, name, counts.open)
 
     # The engine's side
 
@@ -201,7 +199,7 @@ class Scheduler(BaseScheduler):
         token: int | None = None
         if key is None:
             token = self.running.token(self._parent_of(parent))
-            if token is not None and not self.frontier.holds(token):
+            if token is not None and self.frontier.lease(token) is None:
                 return False  # what it comes from has gone to another worker, where it comes again
         self.frontier.add(entry, token)
         if self._filtered and not request.dont_filter:
