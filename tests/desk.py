@@ -171,6 +171,7 @@ class Desk:
 
     async def commit(self) -> None:
         """Make it commit what it has, as if the interval were over."""
+        await self.until(self.at_rest)
         before, self.limits.commit_interval = self.limits.commit_interval, 0.0
         self.frontier.tick()
         self.limits.commit_interval = before
