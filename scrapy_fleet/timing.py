@@ -60,7 +60,7 @@ class Timing:
 
     def is_low(self, want: int) -> bool:
         """Whether to ask for more before the last lease is taken, as long as asking brought enough."""
-        return self._plenty and self._ahead.ready <= self._limits.lookahead // 2 and want > 0
+        return self._plenty and self._ahead.ready <= self._limits.lookahead // 4 and want > 0
 
     def _starves(self, free: int) -> bool:
         """Nothing to run, and not only few download slots free: those can wait for others to come.
