@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 # More for the command behind a target, as in: make test ARGS="-k politeness"
 ARGS ?=
-JOBS ?= 2
+JOBS ?= 3
 ROUNDS ?= 200
 
 .DEFAULT_GOAL := help

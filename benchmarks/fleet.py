@@ -32,8 +32,8 @@ DELAYS = (0, 1, 5)
 
 SHARE = {
     "fleet": {0: 1.0, 1: 1.0, 5: 1.0},
-    "peer": {0: 1 / 2, 1: 1 / 5, 5: 1 / 15},
-    "peer-stats": {0: 1 / 4, 1: 1 / 20, 5: 1 / 60},
+    "peer": {0: 1 / 4, 1: 1 / 10, 5: 1 / 30},
+    "peer-stats": {0: 1 / 8, 1: 1 / 40, 5: 1 / 120},
 }
 """Of the pages: a slow crawl takes fewer, since it goes at the same speed all the time."""
 FEWEST = 20
@@ -218,7 +218,7 @@ QUICK: dict[str, Any] = {
     "idle_seconds": 1.0,
     "timeout": 1.0,
 }
-FULL: dict[str, Any] = {"pages": 1200, "rounds": 3}
+FULL: dict[str, Any] = {"pages": 2400, "rounds": 3}
 
 
 def main(arguments: list[str] | None = None) -> None:
