@@ -23,7 +23,7 @@ from scrapy_fleet.outbox import Outbox
 from scrapy_fleet.politeness import REFUSALS
 from scrapy_fleet.ports import Limits, Listener, Loop
 from scrapy_fleet.process import new_name
-from scrapy_fleet.store.base import Store
+from scrapy_fleet.store.base import MAX_WANT, Store
 from scrapy_fleet.timing import Timing
 
 logger = logging.getLogger(__name__)
@@ -229,7 +229,7 @@ class Frontier:
         ahead = self.limits.capacity + self.limits.lookahead
         # Requests whose callbacks take long hold no download slot, but there is a bound.
         room = min(ahead - len(self._downloading) - len(self._ahead), 10 * ahead - len(self._held))
-        return max(0, room)
+        return max(0, min(room, MAX_WANT))
 
     # Committing
 

@@ -15,6 +15,8 @@ from scrapy_fleet.model import Batch, Entry, Notice, Outcome, Sample
 
 ADDS_PER_CALL = 250
 """Large batches are cut, so that no call holds the store for long."""
+HEAVY = 400
+"""A last piece with more than this, an outcome counted twice, is cut once more."""
 
 Add = tuple[Entry, int | None]
 """An entry, and the lease it comes from, where that is known."""
@@ -135,6 +137,9 @@ class Outbox:
             # What no filter would recognise belongs as close to its parent's outcome as can be.
             adds = sorted(adds, key=lambda add: add[0].key is None)
         pieces = [adds[i : i + ADDS_PER_CALL] for i in range(0, len(adds), ADDS_PER_CALL)] or [[]]
+        keyed = [add for add in pieces[-1] if add[0].key is not None]
+        if keyed and len(pieces[-1]) + 2 * len(self._outcomes) > HEAVY:
+            pieces[-1:] = [keyed, [add for add in pieces[-1] if add[0].key is None]]
         self._sent = {seq + i: piece for i, piece in enumerate(pieces)}
         batches = [
             Batch(worker=worker, seq=number, adds=tuple(entry for entry, _ in piece))

@@ -179,6 +179,21 @@ async def test_large_batches_are_cut_and_the_outcomes_come_last(store: Recording
 
 
 @in_loop
+async def test_many_outcomes_go_apart_from_many_links(store: Recording) -> None:
+    desk = await busy(store, capacity=100, lookahead=0)
+    leases = await desk.take(100)
+    desk.add(*some(240, "child"), parent=leases[0])
+    desk.add("keyless", parent=leases[0], key=False)
+    desk.settle(*leases)
+    before = len(store.batches)
+    await desk.commit()
+    first, last = store.batches[before : before + 2]
+    assert (len(first.adds), first.outcomes) == (240, ())
+    assert (names(last.adds), len(last.outcomes)) == (["keyless"], 100)
+    await desk.close()
+
+
+@in_loop
 async def test_what_no_filter_knows_goes_with_its_parent(store: Recording) -> None:
     desk = await busy(store)
     parent, other = await desk.take(2)

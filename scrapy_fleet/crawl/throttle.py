@@ -36,8 +36,6 @@ JUDGED_FROM = 0.1
 """Where requests are closer to each other than this, in seconds, their way through Scrapy is not judged."""
 SLACK = 0.1
 """For how long a request may wait in the downloader, as a part of its slot's distance."""
-GRACE = 1.0
-"""How long a download without a response waits to be told why, which only a cancelled one is not."""
 MOST_LATE, MOST_REFUSED = 5, 10
 LATE, REFUSED = "_fleet_late", "_fleet_refused"
 """How often a request went back, in its ``meta``."""
@@ -101,9 +99,9 @@ class ThrottleMiddleware:
         self._retrying = Retrying(crawler.settings)
         self._downloads: WeakKeyDictionary[Request, Download] = WeakKeyDictionary()
         self._debug: DebugLines | None = None
-        connect = crawler.signals.connect
-        connect(self._response_downloaded, signals.response_downloaded)
-        connect(self._left_downloader, signals.request_left_downloader)
+        if crawler.settings.getbool("AUTOTHROTTLE_DEBUG"):
+            # The line tells how many are being downloaded with this one.
+            crawler.signals.connect(self._response_downloaded, signals.response_downloaded)
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> ThrottleMiddleware:
@@ -161,6 +159,7 @@ class ThrottleMiddleware:
         download = self._downloads.pop(request, None)
         if download is None:
             return response
+        self._sample(download, request, response)
         refused = response.status == 429 or (response.status == 503 and retry_after(response) is not None)
         if (
             refused
@@ -205,23 +204,21 @@ class ThrottleMiddleware:
         download = self._downloads.get(request)
         if download is None:
             return
-        latency = request.meta.get("download_latency")
-        if request.meta.get("autothrottle_dont_adjust_delay", False) is True:
-            latency = None
-        lease = download.lease
-        sample = Sample(lease.token, latency, response.status, retry_after(response))
-        self._end(download, sample)
+        sample = self._sample(download, request, response)
         if self._debug is None:
             assert self._scheduler.options is not None
             self._debug = DebugLines(self.crawler.settings, self._scheduler.options.plan)
         if self._debug.wanted:
-            self._debug.log(lease, sample, response, self._scheduler.seam.downloading(lease.slot), spider)
+            slot = download.lease.slot
+            self._debug.log(download.lease, sample, response, self._scheduler.seam.downloading(slot), spider)
 
-    def _left_downloader(self, request: Request, spider: Spider) -> None:
-        download = self._downloads.get(request)
-        if download is not None and not download.over:
-            token = download.lease.token
-            self._scheduler.loop.later(GRACE, lambda: self._end(download, Sample(token)))
+    def _sample(self, download: Download, request: Request, response: Response) -> Sample:
+        latency = request.meta.get("download_latency")
+        if request.meta.get("autothrottle_dont_adjust_delay", False) is True:
+            latency = None
+        sample = Sample(download.lease.token, latency, response.status, retry_after(response))
+        self._end(download, sample)
+        return sample
 
     def _end(self, download: Download, sample: Sample) -> None:
         scheduler = scheduler_of(self.crawler)

@@ -76,7 +76,7 @@ from scrapy_fleet.model import (
 
 HORIZON = 1.0
 PATIENCE = 30.0
-MAX_WANT = 4096
+MAX_WANT = 256
 """Leases a single commit may bring at most; what is wanted beyond comes with the next."""
 
 
