@@ -42,6 +42,10 @@ VARIANTS = {
             "SCHEDULER_START_DISK_QUEUE": "scrapy.squeues.PickleFifoSQLiteQueue",
         },
     ),
+    "ceiling": Variant(
+        "Scrapy, in memory, known links dropped early",
+        {"SPIDER_MIDDLEWARES": {"benchmarks.worker.DropKnown": 100_000}, "CONCURRENT_ITEMS": 4},
+    ),
     "fleet": Variant("scrapy-fleet, SQLite", {**ADDON, "FLEET_URL": "sqlite://{folder}/fleet"}),
     "fleet-normal": Variant(
         "scrapy-fleet, SQLite, `normal`",
@@ -56,6 +60,9 @@ SITES = {
     "links": "20 links a page, 95 % of them known",
     "flat": "20 links on inner pages, none of them known",
 }
+
+SITES_OF = {"ceiling": ("links",)}
+"""Variants that only mean something on some sites."""
 
 GOALS = [
     ("links", "fleet", "memory", 2.0),
@@ -101,7 +108,7 @@ def measure(
     ``["runs"][site][variant]``.
     """
     runs: dict[str, dict[str, list[dict[str, Any]]]] = {
-        site: {variant: [] for variant in VARIANTS if variant in only} for site in sites
+        site: {v: [] for v in VARIANTS if v in only and site in SITES_OF.get(v, SITES)} for site in sites
     }
     if rounds > 1:
         one(sites[0], only[0], QUICK_PAGES)  # what is read from disk the first time

@@ -11,7 +11,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +54,23 @@ class LinksSpider(scrapy.Spider):
         yield {"url": response.url, "title": response.css("title::text").get()}
         for href in response.css("a::attr(href)").getall():
             yield response.follow(href, callback=self.parse)
+
+
+class DropKnown:
+    """Drops links that were given before, next to the spider: all that any scheduler can gain from that."""
+
+    def __init__(self) -> None:
+        self._given: set[str] = set()
+
+    async def process_spider_output(
+        self, response: Response, result: AsyncIterator[Any], spider: Any = None
+    ) -> AsyncIterator[Any]:
+        async for each in result:
+            if isinstance(each, scrapy.Request):
+                if each.url in self._given:
+                    continue
+                self._given.add(each.url)
+            yield each
 
 
 def import_parts(value: Any) -> None:
