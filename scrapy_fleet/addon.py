@@ -12,6 +12,7 @@ from scrapy_fleet import politeness
 from scrapy_fleet import settings as fleet_settings
 from scrapy_fleet.errors import FleetError
 from scrapy_fleet.model import Plan, Rule
+from scrapy_fleet.pacing import UNDER
 from scrapy_fleet.politeness import Manners
 from scrapy_fleet.settings import Options
 
@@ -99,4 +100,4 @@ def _pace_in_store(settings: BaseSettings, options: Options) -> None:
 
 
 def _local(plan: Plan, rule: Rule) -> float:
-    return 0.9 * politeness.pace_of(Manners(), plan, rule, None)
+    return UNDER * politeness.pace_of(Manners(), plan, rule, None)

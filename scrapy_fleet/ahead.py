@@ -82,7 +82,7 @@ class Ahead:
     # Being late
 
     def is_late(self, lease: Lease) -> bool:
-        """Whether it is too late to run it now. Asked once, when it is about to run."""
+        """Whether it is too late to run it now. Asked when it is handed to Scrapy and when it is sent."""
         due = self._latest.get(lease.token)
         if due is None:
             return False

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from scrapy import Spider
     from scrapy.settings import BaseSettings
 
+UNDER = 0.9
+"""The downloader's own delay, for what does not come from the store, as a part of the host's: a leased
+request must never wait there."""
 SLOT_KEYS = ("delay", "concurrency", "jitter", "randomize_delay")
 
 _some = number(int, 1)

@@ -20,6 +20,7 @@ from scrapy_fleet.crawl.debug_lines import DebugLines
 from scrapy_fleet.crawl.retry_after import retry_after
 from scrapy_fleet.crawl.seam import scheduler_of
 from scrapy_fleet.model import Lease, Sample
+from scrapy_fleet.pacing import UNDER
 
 if TYPE_CHECKING:
     from scrapy.crawler import Crawler
@@ -29,9 +30,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-UNDER = 0.9
-"""The downloader's own delay, for what does not come from the store, as a part of the host's: a leased
-request must never wait there."""
 JUDGED_FROM = 0.1
 """Where requests are closer to each other than this, in seconds, their way through Scrapy is not judged."""
 SLACK = 0.1
