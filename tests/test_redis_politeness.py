@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from scrapy_fleet import politeness
 from scrapy_fleet.model import Auto, Backoff, Batch, Entry, Notice, Override, Plan, Rule, Sample, Worker
 from scrapy_fleet.politeness import Manners
+from scrapy_fleet.store.base import MAX_WANT
 from scrapy_fleet.store.redis import RedisStore, packing
 from tests.servers import required, shared_server, valkey_binary
 
@@ -218,14 +219,18 @@ def test_what_all_workers_have_heard_of_is_forgotten(store: RedisStore, client: 
     store.join(Worker("other"), Plan(rule=Rule(concurrency=1000)), 60)
     names = [f"host{n}" for n in range(1200)]
     adds = tuple(Entry(name, b"x") for name in names)
-    assert len(store.commit(Batch(worker="other", seq=1, adds=adds, want=1200)).leases) == 1200
+    store.commit(Batch(worker="other", seq=1, adds=adds))
+    seqs = range(2, 2 + 1200 // MAX_WANT + 1)
+    leased = [store.commit(Batch(worker="other", seq=seq, want=MAX_WANT)).leases for seq in seqs]
+    assert sum(map(len, leased)) == 1200
+    last = seqs[-1]
     store.commit(Batch(worker="w", seq=1, notices=tuple(Notice(name, 1.0) for name in names)))
     key = f"{packing.prefix(store.snapshot().crawl)}held"
     store.beat("w")
     assert client.zcard(key) == 1200
-    assert store.commit(Batch(worker="other", seq=2)).held == tuple(sorted(names))
-    assert store.commit(Batch(worker="other", seq=2)).held == tuple(sorted(names))
-    for seq in (3, 4):
+    assert store.commit(Batch(worker="other", seq=last + 1)).held == tuple(sorted(names))
+    assert store.commit(Batch(worker="other", seq=last + 1)).held == tuple(sorted(names))
+    for seq in (last + 2, last + 3):
         store.commit(Batch(worker="other", seq=seq))
         store.commit(Batch(worker="w", seq=seq))
     store.beat("w")

@@ -351,11 +351,11 @@ def test_a_crawl_that_is_done_leaves_little(server: RedisServer, client: redis.R
     """No key grows, or stays, with what was done."""
     store = entered(server.url)
     store.commit(
-        Batch(worker="w", seq=1, adds=tuple(Entry("a", b"x", n % 3) for n in range(500)), seeded=True)
+        Batch(worker="w", seq=1, adds=tuple(Entry("a", b"x", n % 3) for n in range(250)), seeded=True)
     )
-    leases = store.commit(Batch(worker="w", seq=2, want=500)).leases
+    leases = store.commit(Batch(worker="w", seq=2, want=250)).leases
     store.commit(Batch(worker="w", seq=3, releases=tuple(lease.token for lease in leases)))
-    leases = store.commit(Batch(worker="w", seq=4, want=500)).leases
+    leases = store.commit(Batch(worker="w", seq=4, want=250)).leases
     store.commit(Batch(worker="w", seq=5, outcomes=tuple(Outcome(lease.token) for lease in leases)))
     assert {key.decode().partition("}:")[2] for key in client.scan_iter()} == {
         "meta",

@@ -11,6 +11,7 @@ import pytest
 
 from scrapy_fleet.errors import StoreError
 from scrapy_fleet.model import Batch, Entry, Notice, Outcome, Plan, Rule, Worker
+from scrapy_fleet.store.base import MAX_WANT
 from scrapy_fleet.store.sqlite import SqliteStore
 
 LIVE = "live"
@@ -57,13 +58,13 @@ def steps_with(path: Path, waiting: int, *, held: bool) -> tuple[int, int]:
     """What it costs to lease, and to learn that nothing is to be had, while so many slots must wait."""
     worker = Steps(path)
     names = [f"slot{number:05}" for number in range(waiting)]
-    for start in range(0, waiting, 1000):
-        some = names[start : start + 1000]
+    for start in range(0, waiting, MAX_WANT):
+        some = names[start : start + MAX_WANT]
         worker.commit(adds=tuple(Entry(slot=name, payload=b"") for name in some for _ in range(2)))
         if held:
             worker.commit(notices=tuple(Notice(name, failed="refused") for name in some))
         else:
-            worker.commit(want=1000)
+            worker.commit(want=MAX_WANT)
             assert len(worker.receipt.leases) == len(some)
             worker.settle_and_lease()
             assert not worker.receipt.leases

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from scrapy_fleet.model import Batch, Outcome, Plan, Rule
-from scrapy_fleet.store.base import Store
+from scrapy_fleet.store.base import MAX_WANT, Store
 
 from .driver import WIDE, Clock, Hand, conserved, names, page, pages
 
@@ -102,6 +102,6 @@ def test_numbers_are_each_workers_own(store: Store) -> None:
 def test_a_repeat_of_many_leases(store: Store) -> None:
     worker = Hand(store, plan=WIDE)
     worker.add(*(page(str(n), f"s{n % 5}") for n in range(3000)))
-    first = worker.commit(want=3000)
-    assert len(first.leases) == 3000
+    first = worker.commit(want=MAX_WANT)
+    assert len(first.leases) == MAX_WANT
     assert worker.again() == first
