@@ -177,6 +177,8 @@ class Beat(Struct, frozen=True):
     reaped: int = 0
     """Leases that came back from workers that fell silent."""
     mode: Mode = "run"
+    workers: int = 1
+    """How many are in the crawl."""
 
 
 class Rule(Struct, frozen=True):
@@ -185,6 +187,12 @@ class Rule(Struct, frozen=True):
     delay: float = 0.0
     concurrency: int = 8
     jitter: float = 0.0
+
+
+TASKS = "(tasks)"
+"""The slot of tasks: they ask nothing of any site, and are handed out without pacing."""
+UNPACED = Rule(concurrency=1 << 30)
+"""Its rule, whatever the plan says; AutoThrottle passes it over."""
 
 
 class Auto(Struct, frozen=True):
@@ -230,7 +238,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     """A finished crawl that is started again keeps what it has seen."""
 
     def rule_of(self, slot: str) -> Rule:
-        return self.slots.get(slot, self.rule)
+        return UNPACED if slot == TASKS else self.slots.get(slot, self.rule)
 
     @property
     def suspect_after(self) -> int:
@@ -304,6 +312,7 @@ class Snapshot(Struct, frozen=True):
     counts: Counts
     seen: int
     items: int
+    """How many were ever kept, in all runs; also those that have been removed."""
     slot_count: int
     slots: tuple[SlotView, ...]
     """The ones with most waiting, first."""
@@ -318,6 +327,16 @@ class Paper(Struct, frozen=True):
     data: bytes | None = None
     age: float = 0.0
     mine: bool = False
+
+
+class ItemGroup(Struct, frozen=True):
+    """Processors that share the work on the items of a crawl."""
+
+    name: str
+    left: int
+    """Items that none of them has been given yet."""
+    taken: int
+    """Items that one of them has, and has not acknowledged."""
 
 
 Kind = Literal["waiting", "leased", "dead"]

@@ -61,6 +61,8 @@ from typing import Protocol
 from scrapy_fleet.model import (
     Batch,
     Beat,
+    Entry,
+    ItemGroup,
     Joined,
     Kind,
     Mode,
@@ -78,6 +80,8 @@ HORIZON = 1.0
 PATIENCE = 30.0
 MAX_WANT = 256
 """Leases a single commit may bring at most; what is wanted beyond comes with the next."""
+MAX_ITEMS = 1000
+"""Items that a consumer gets at a time, at most."""
 
 
 class Store(Protocol):
@@ -130,6 +134,16 @@ class Store(Protocol):
 
         It holds for ``ttl`` seconds, and is given up at the next beat of any worker after that; 0 ends it.
         """
+
+    def push(self, entries: tuple[Entry, ...]) -> tuple[int, ...]:
+        """Queue entries from outside of any worker; the positions of those whose key is *known*.
+
+        They are treated as ``adds`` of a batch are: what is accepted opens a finished crawl again. The crawl is
+        made if it is not there. Give entries keys of their own, and a repeat after a lost answer changes nothing.
+        """
+
+    def waiting(self, slot: str) -> int:
+        """How many entries wait in a slot: the cheapest look there is, made to be repeated often."""
 
     def snapshot(self, slots: int = 20) -> Snapshot:
         """The counters, the ``slots`` busiest slots, and the workers."""
@@ -185,7 +199,33 @@ class Store(Protocol):
         """Here it is. Papers outlive runs, but not :meth:`clear`."""
 
     def items(self, after: int = 0, limit: int = 100) -> list[tuple[int, bytes]]:
-        """Items kept by the crawl, oldest first, with their numbers."""
+        """Items kept by the crawl, oldest first, with their numbers: 1, 2, 3, ... over all runs."""
+
+    def take_items(
+        self, group: str, consumer: str, limit: int = 100, ttl: float = 60.0
+    ) -> list[tuple[int, bytes]]:
+        """Items for one consumer, at most ``MAX_ITEMS``: each goes to one consumer of every group.
+
+        First come, by number, those in the group's hands that are the consumer's own (it did not get the
+        answer, or died and came back), or that were given to another ``ttl`` seconds ago or earlier. Then
+        come new ones. All of them are the consumer's from now on. The first to take makes the group, which
+        begins with the oldest item that is kept.
+        """
+
+    def ack_items(self, group: str, numbers: tuple[int, ...]) -> int:
+        """These have been dealt with, by whomever; how many of them were in the group's hands."""
+
+    def item_groups(self) -> list[ItemGroup]:
+        """The groups that consume items, by name. They outlive runs, as items do, but not :meth:`clear`."""
+
+    def drop_item_group(self, group: str) -> bool:
+        """Forget a group; whether there was one."""
+
+    def trim_items(self) -> int:
+        """Remove items, from the oldest on, as far as every group has acknowledged them; how many.
+
+        Without a group, none. Numbers are not given again, and ``Snapshot.items`` goes on counting them.
+        """
 
     def close(self) -> None:
         """Let go of the connection. The crawl stays."""

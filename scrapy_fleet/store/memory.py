@@ -15,11 +15,12 @@ from scrapy_fleet import model, politeness
 from scrapy_fleet.errors import CrawlInUse, GivenUp
 from scrapy_fleet.model import Batch, Counts, Entry, Lease, Plan, Receipt, Row, Seeding, Worker
 from scrapy_fleet.store.base import MAX_WANT
+from scrapy_fleet.store.memory_items import Items, ItemVerbs
 from scrapy_fleet.store.memory_leasing import TOKENS_IN_BATCH, Leasing, lease_of, retry_in
 from scrapy_fleet.store.memory_records import Document, Hold, Kept, Member, Slot
 
 
-class MemoryStore:
+class MemoryStore(ItemVerbs):
     """The contract of :class:`~scrapy_fleet.store.base.Store`, in plain dicts and lists."""
 
     url = "memory://"
@@ -37,7 +38,7 @@ class MemoryStore:
         self._ids = itertools.count(1)
         self._members: dict[str, Member] = {}
         self._seen: set[int] = set()
-        self._items: list[bytes] = []
+        self._items = Items()
         self._overrides: dict[str, model.Override] = {}
         self._papers: dict[str, Document] = {}
         self._producers: dict[str, float] = {}
@@ -91,7 +92,7 @@ class MemoryStore:
         reaped = self._bury(silent, now)
         self._producers = {name: until for name, until in self._producers.items() if until > now}
         self._offer_seeding(worker)
-        return model.Beat(self._counts(), self._seeding(worker), reaped, self._mode)
+        return model.Beat(self._counts(), self._seeding(worker), reaped, self._mode, len(self._members))
 
     def give_up(self, workers: tuple[str, ...]) -> int:
         return self._bury(workers, self._clock())
@@ -100,6 +101,12 @@ class MemoryStore:
         self._producers.pop(producer, None)
         if ttl > 0:
             self._producers[producer] = self._clock() + ttl
+
+    def push(self, entries: tuple[Entry, ...]) -> tuple[int, ...]:
+        return self._add(entries)
+
+    def waiting(self, slot: str) -> int:
+        return self._slots[slot].waiting() if slot in self._slots else 0
 
     def _any_alive(self, now: float, but: str | None = None) -> bool:
         return any(member.deadline > now for id, member in self._members.items() if id != but)
@@ -301,7 +308,7 @@ class MemoryStore:
             status=self._status(),
             counts=self._counts(),
             seen=len(self._seen),
-            items=len(self._items),
+            items=self._items.total,
             slot_count=len(self._slots),
             slots=tuple(slot.view(now) for slot in busiest),
             workers=tuple(member.view(now) for member in self._members.values()),
@@ -312,7 +319,7 @@ class MemoryStore:
     def _status(self) -> model.Status:
         if self._finished:
             return "finished"
-        if not self._joined_ever:
+        if not (self._joined_ever or self._accepted):
             return "new"
         if not self._any_alive(self._clock()):
             return "stopped"
@@ -392,9 +399,6 @@ class MemoryStore:
 
     def write_paper(self, name: str, data: bytes) -> None:
         self._papers[name] = Document(data, self._clock())
-
-    def items(self, after: int = 0, limit: int = 100) -> list[tuple[int, bytes]]:
-        return list(enumerate(self._items[after : after + limit], start=after + 1))
 
     def close(self) -> None:
         """There is no connection to let go of."""

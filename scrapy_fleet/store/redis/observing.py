@@ -6,9 +6,22 @@ import struct
 from typing import Any
 
 from scrapy_fleet import politeness
-from scrapy_fleet.model import Counts, Mode, Plan, Rule, SlotView, Snapshot, Status, Worker, WorkerView
-from scrapy_fleet.store.redis.packing import read_manners, read_override, read_policy, text
+from scrapy_fleet.model import (
+    TASKS,
+    UNPACED,
+    Counts,
+    Mode,
+    Plan,
+    Rule,
+    SlotView,
+    Snapshot,
+    Status,
+    Worker,
+    WorkerView,
+)
+from scrapy_fleet.store.redis.packing import raw, read_manners, read_override, read_policy, text
 
+_TASKS = raw(TASKS)
 _numbers = struct.Struct("<dddddddd").unpack
 
 
@@ -30,7 +43,7 @@ def snapshot(crawl: str, answer: list[Any], modes: tuple[Mode, ...]) -> Snapshot
     return Snapshot(
         crawl=crawl,
         run=run,
-        status=_status(now, finished, seeded, workers) if ever else "new",
+        status=_status(now, finished, seeded, workers) if ever or counts[0] else "new",
         counts=Counts(*counts),
         seen=seen,
         items=items,
@@ -60,6 +73,8 @@ def _slot(facts: list[bytes], plan: Plan, now: float) -> SlotView:
     manners, override = read_manners(kept), read_override(told)
     # Before anybody has joined, there is no rule.
     rule = Rule(delay, int(concurrency)) if concurrency else plan.rule
+    if name == _TASKS:
+        rule = UNPACED
     known = (manners, plan, rule, override)
     return SlotView(
         name=text(name),

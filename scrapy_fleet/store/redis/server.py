@@ -43,14 +43,16 @@ class Server:
         self._key = key
         self._client: Any = None
 
-    def run(self, verb: str, *args: bytes | str | float) -> list[Any]:
+    def run(self, verb: str, *args: bytes | str | float, keys: tuple[str, ...] = ()) -> list[Any]:
+        """Run a verb's script; ``keys`` are those it touches that are not the crawl's."""
         whole, name = script(verb)
+        words = (1 + len(keys), self._key, *keys, *args)
         try:
             try:
-                answer = self._connected().execute_command("EVALSHA", name, 1, self._key, *args)
+                answer = self._connected().execute_command("EVALSHA", name, *words)
             except exceptions.NoScriptError:
                 # A server that was restarted, or another one after a failover.
-                answer = self._client.execute_command("EVAL", whole, 1, self._key, *args)
+                answer = self._client.execute_command("EVAL", whole, *words)
         except _ERRORS as error:
             raise self._failed(error) from error
         assert isinstance(answer, list)

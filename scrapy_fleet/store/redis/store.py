@@ -14,6 +14,7 @@ from scrapy_fleet.model import (
     Batch,
     Beat,
     Counts,
+    Entry,
     Joined,
     Kind,
     Mode,
@@ -29,6 +30,7 @@ from scrapy_fleet.model import (
 )
 from scrapy_fleet.store.base import MAX_WANT
 from scrapy_fleet.store.redis import health, observing, packing
+from scrapy_fleet.store.redis.items import ItemVerbs
 from scrapy_fleet.store.redis.server import OLDEST, Server
 
 logger = logging.getLogger(__name__)
@@ -69,7 +71,7 @@ class Dice:
                 self._given.random()
 
 
-class RedisStore:
+class RedisStore(ItemVerbs):
     """See :class:`scrapy_fleet.store.base.Store` for what each verb means.
 
     Nothing is sent before the first verb is called, unless ``create`` is false: then the crawl must
@@ -105,9 +107,9 @@ class RedisStore:
     def close(self) -> None:
         self._server.close()
 
-    def _run(self, verb: str, *args: bytes | str | float) -> list[Any]:
+    def _run(self, verb: str, *args: bytes | str | float, keys: tuple[str, ...] = ()) -> list[Any]:
         now = "" if self._clock is None else repr(self._clock())
-        status, *answer = self._server.run(verb, now, self._incarnation, *args)
+        status, *answer = self._server.run(verb, now, self._incarnation, *args, keys=keys)
         if status == b"given up":
             raise GivenUp(GivenUp.__doc__)
         if status == b"emptied":
@@ -120,7 +122,7 @@ class RedisStore:
         if status == b"clearing":
             # Whoever began to clear it was interrupted.
             self.clear()
-            return self._run(verb, *args)
+            return self._run(verb, *args, keys=keys)
         if status == b"old":
             raise StoreError(
                 f"{self.url} is Redis {answer[0].decode()}; {OLDEST} or newer, or Valkey, is needed."
@@ -205,8 +207,8 @@ class RedisStore:
         )
 
     def beat(self, worker: str) -> Beat:
-        counts, seeding, reaped, mode = self._run("beat", worker, self._answered.get(worker, -1))
-        return Beat(Counts(*counts), Seeding(seeding.decode()), reaped, MODES[mode])
+        counts, seeding, reaped, mode, workers = self._run("beat", worker, self._answered.get(worker, -1))
+        return Beat(Counts(*counts), Seeding(seeding.decode()), reaped, MODES[mode], workers)
 
     def give_up(self, workers: tuple[str, ...]) -> int:
         return int(self._run("give_up", *workers)[0])
@@ -256,6 +258,20 @@ class RedisStore:
     def feed(self, producer: str, ttl: float) -> None:
         self._run("feed", _new_id(), packing.raw(producer), ttl)
 
+    def push(self, entries: tuple[Entry, ...]) -> tuple[int, ...]:
+        return packing.read_positions(self._run("push", _new_id(), *packing.adds(entries))[0])
+
+    def waiting(self, slot: str) -> int:
+        size = self._server.command("ZSCORE", f"{self._prefix}sizes", packing.raw(slot))
+        return -int(float(size)) if size else 0
+
+    def draw(self, key: str, room: int, mark: bytes) -> int:
+        """Move what producers have put into a list, set or sorted set on this server into the crawl, as tasks
+        whose payloads begin with ``mark``, until so many of them wait; how many were moved. One transaction."""
+        if not self._server.command("EXISTS", key):
+            return 0
+        return int(self._run("draw", _new_id(), room, mark, keys=(key,))[0])
+
     def override(self, slot: str, override: Override | None) -> None:
         self._run("override", _new_id(), packing.raw(slot), packing.override(override))
 
@@ -297,7 +313,3 @@ class RedisStore:
         while (some := self._run("mend", verb, MENDED_AT_ONCE)[0]) > 0:
             mended += some
         return mended
-
-    def items(self, after: int = 0, limit: int = 100) -> list[tuple[int, bytes]]:
-        found = self._server.command("LRANGE", f"{self._prefix}items", after, after + limit - 1)
-        return list(enumerate(found, start=after + 1))

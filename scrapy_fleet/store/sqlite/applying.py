@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from scrapy_fleet.model import Batch, Notice, Outcome, Plan, Sample
+from scrapy_fleet.model import Batch, Entry, Notice, Outcome, Plan, Sample
 from scrapy_fleet.politeness import REFUSALS
 from scrapy_fleet.store.sqlite.changes import (
     DEAD,
@@ -40,13 +40,13 @@ class Applying:
         self._plan = plan
         self._changes = changes
 
-    def add(self, batch: Batch) -> tuple[int, ...]:
+    def add(self, entries: tuple[Entry, ...]) -> tuple[int, ...]:
         """Queue what is new; the positions of what is not."""
         db, changes = self._db, self._changes
         known: list[int] = []
         rows: list[object] = []
         keys: set[int] = set()
-        for pos, entry in enumerate(batch.adds):
+        for pos, entry in enumerate(entries):
             if entry.key in keys:
                 known.append(pos)
                 continue
@@ -60,7 +60,7 @@ class Applying:
         if seen:
             db.run("forget_known", known=text(seen))
             known = sorted(known + seen)
-        accepted = len(batch.adds) - len(known)
+        accepted = len(entries) - len(known)
         if accepted:
             db.run("mark_incoming")
             db.run("new_slots", **treatment_of(self._plan))

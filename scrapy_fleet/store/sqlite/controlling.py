@@ -35,7 +35,8 @@ def clear(db: Database) -> None:
     begin_anew(db, keep_seen=False)
     set_mode(db, "run")
     # With the numbers last given: that no worker ever came is what makes a crawl new.
-    for table in ("worker", "item", "sqlite_sequence", "override", "paper", "producer"):
+    items = ("item", "item_group", "item_taken")
+    for table in (*items, "worker", "sqlite_sequence", "override", "paper", "producer"):
         db.connection.execute(f"DELETE FROM {table}")
     write_rules(db, decode_plan(db.crawl()["plan"]))
 

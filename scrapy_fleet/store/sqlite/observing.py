@@ -11,6 +11,7 @@ from scrapy_fleet import politeness
 from scrapy_fleet.model import Kind, Row, SlotView, Snapshot, Status, WorkerView
 from scrapy_fleet.store.sqlite.changes import DEAD, LEASED, SUSPECT, WAITING, text
 from scrapy_fleet.store.sqlite.database import Database, counts_of, decode_plan
+from scrapy_fleet.store.sqlite.items import total_of
 from scrapy_fleet.store.sqlite.treating import manners_of, override_of
 
 _STATES: dict[Kind, list[int]] = {"waiting": [WAITING, SUSPECT], "leased": [LEASED], "dead": [DEAD]}
@@ -36,7 +37,7 @@ def snapshot(db: Database, slots: int) -> Snapshot:
         status=status,
         counts=counts_of(crawl),
         seen=crawl["seen"],
-        items=db.value("SELECT count(*) FROM item"),
+        items=total_of(db),
         slot_count=db.value("SELECT count(*) FROM slot"),
         slots=tuple(_views(db, names, crawl, now)),
         workers=workers,
@@ -109,10 +110,3 @@ def scan(db: Database, kind: Kind, slot: str | None, after: int, limit: int) -> 
         )
         for r in rows
     ]
-
-
-def items(db: Database, after: int, limit: int) -> list[tuple[int, bytes]]:
-    rows = db.connection.execute(
-        "SELECT id, payload FROM item WHERE id > ? ORDER BY id LIMIT ?", (after, limit)
-    )
-    return [(r["id"], r["payload"]) for r in rows]

@@ -62,6 +62,8 @@ CREATE TABLE rule (
     pace        REAL NOT NULL,
     boost       INTEGER NOT NULL
 ) WITHOUT ROWID;
+-- The slot of tasks, which may be there before any plan is (see model.py: UNPACED).
+INSERT INTO rule VALUES ('(tasks)', 1073741824, 0, 0, 0, 0);
 
 -- What people told about slots: JSON of Override.
 CREATE TABLE override (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -107,7 +109,21 @@ CREATE TABLE worker (
     alone    INTEGER                           -- token of the lease that must be its only one
 );
 
+-- Items, in the order they came; those at the beginning may have been removed (see item_group).
 CREATE TABLE item (id INTEGER PRIMARY KEY AUTOINCREMENT, payload BLOB NOT NULL);
+
+-- Who consumes items together, and the last item that was given to any of them.
+CREATE TABLE item_group (name TEXT PRIMARY KEY, last INTEGER NOT NULL DEFAULT 0) WITHOUT ROWID;
+
+-- Items that consumers have and have not acknowledged.
+CREATE TABLE item_taken (
+    grp      TEXT NOT NULL,
+    item     INTEGER NOT NULL,
+    consumer TEXT NOT NULL,
+    at       REAL NOT NULL,
+    PRIMARY KEY (grp, item)
+) WITHOUT ROWID;
+
 CREATE TABLE stat (name TEXT PRIMARY KEY, value REAL NOT NULL) WITHOUT ROWID;
 CREATE TABLE state (name TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;
 

@@ -211,6 +211,9 @@ UPDATE slot SET phase = CASE WHEN queued = 0 OR active >= concurrency THEN 0
 UPDATE crawl SET run = run + 1, seeded = 0, seeder = NULL, finished = 0, accepted = 0, waiting = 0,
     leased = 0, done = 0, dead = 0, suspects = 0, served = 0;
 
+-- name: waiting_in
+SELECT coalesce(sum(queued + suspects), 0) FROM slot WHERE name = :slot;
+
 -- name: workers
 SELECT w.id, w.host, w.pid, w.joined, w.deadline,
        (SELECT count(*) FROM entry WHERE state = 1 AND worker = w.num) AS leased
@@ -263,3 +266,36 @@ ON CONFLICT (name) DO UPDATE SET maker = excluded.maker, asked = excluded.asked;
 -- name: write_paper
 INSERT INTO paper (name, data, written) VALUES (:paper, :data, :now)
 ON CONFLICT (name) DO UPDATE SET data = excluded.data, written = excluded.written, maker = NULL, asked = NULL;
+
+-- name: items
+SELECT id, payload FROM item WHERE id > :after ORDER BY id LIMIT :limit;
+
+-- name: make_group
+INSERT OR IGNORE INTO item_group (name) VALUES (:group);
+
+-- name: items_again
+SELECT i.id, i.payload FROM item_taken t JOIN item i ON i.id = t.item
+WHERE t.grp = :group AND (t.consumer = :consumer OR t.at <= :old) ORDER BY t.item LIMIT :limit;
+
+-- name: take_items
+INSERT OR REPLACE INTO item_taken (grp, item, consumer, at)
+SELECT :group, value, :consumer, :now FROM json_each(:numbers);
+
+-- name: move_group
+UPDATE item_group SET last = :last WHERE name = :group;
+
+-- name: ack_items
+DELETE FROM item_taken WHERE grp = :group AND item IN (SELECT value FROM json_each(:numbers));
+
+-- name: item_groups
+SELECT name, (SELECT count(*) FROM item_taken WHERE grp = name) AS taken,
+       -- Their numbers have no gaps.
+       coalesce((SELECT max(id) FROM item) + 1 - max(last + 1, (SELECT min(id) FROM item)), 0) AS left
+FROM item_group ORDER BY name;
+
+-- name: trim_items
+DELETE FROM item WHERE id IN (
+    SELECT id FROM item
+    WHERE id <= (SELECT min(coalesce((SELECT min(item) - 1 FROM item_taken WHERE grp = name), last))
+                 FROM item_group)
+    ORDER BY id LIMIT :most);

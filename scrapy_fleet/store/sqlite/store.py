@@ -15,6 +15,7 @@ import msgspec
 from scrapy_fleet.model import (
     Batch,
     Beat,
+    Entry,
     Joined,
     Kind,
     Lease,
@@ -33,13 +34,14 @@ from scrapy_fleet.store.sqlite import controlling, observing, papers
 from scrapy_fleet.store.sqlite.applying import Applying
 from scrapy_fleet.store.sqlite.changes import Changes, text
 from scrapy_fleet.store.sqlite.database import Database, counts_of, decode_plan
+from scrapy_fleet.store.sqlite.items import ItemVerbs
 from scrapy_fleet.store.sqlite.leasing import TOKENS_PER_BATCH, Leasing
 from scrapy_fleet.store.sqlite.treating import Treating
 
 _decode = msgspec.json.Decoder().decode
 
 
-class SqliteStore:
+class SqliteStore(ItemVerbs):
     """See :class:`scrapy_fleet.store.base.Store` for what each verb means."""
 
     def __init__(
@@ -106,7 +108,7 @@ class SqliteStore:
             if batch.seq <= worker["seq"]:
                 return self._repeat(batch, worker, crawl, changes.now)
             applying = Applying(db, decode_plan(crawl["plan"]), changes)
-            known = applying.add(batch) if batch.adds else ()
+            known = applying.add(batch.adds) if batch.adds else ()
             if batch.marks:
                 changes.counts["seen"] += db.run("mark_keys", keys=text(batch.marks)).rowcount
             items = [*applying.end(batch, num), *batch.items]
@@ -187,7 +189,8 @@ class SqliteStore:
                 crawl = db.crawl()
             seeder, seeding = _seeding(crawl, num)
             db.connection.execute("UPDATE crawl SET seeder = ?, clock = ?", (seeder, now))
-            return Beat(counts_of(crawl), seeding, reaped, crawl["mode"])
+            workers: int = db.value("SELECT count(*) FROM worker")
+            return Beat(counts_of(crawl), seeding, reaped, crawl["mode"], workers)
 
     def feed(self, producer: str, ttl: float) -> None:
         with self._db.write():
@@ -197,6 +200,17 @@ class SqliteStore:
                 execute("INSERT OR REPLACE INTO producer VALUES (?, ?)", (producer, now + ttl))
             else:
                 execute("DELETE FROM producer WHERE name = ?", (producer,))
+
+    def push(self, entries: tuple[Entry, ...]) -> tuple[int, ...]:
+        with self._changing() as (crawl, changes, applying):
+            known = applying.add(entries)
+            accepted = len(known) < len(entries)
+            changes.write(seeder=crawl["seeder"], finished=crawl["finished"] and not accepted)
+            return known
+
+    def waiting(self, slot: str) -> int:
+        with self._db.read():
+            return int(self._db.value("waiting_in", slot=slot))
 
     def give_up(self, workers: tuple[str, ...]) -> int:
         db = self._db
@@ -236,10 +250,6 @@ class SqliteStore:
     def scan(self, kind: Kind, *, slot: str | None = None, after: int = 0, limit: int = 100) -> list[Row]:
         with self._db.read():
             return observing.scan(self._db, kind, slot, after, limit)
-
-    def items(self, after: int = 0, limit: int = 100) -> list[tuple[int, bytes]]:
-        with self._db.read():
-            return observing.items(self._db, after, limit)
 
     def control(self, mode: Mode) -> None:
         with self._db.write():

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from scrapy_fleet import politeness
-from scrapy_fleet.model import Notice, Override, Plan, Sample
+from scrapy_fleet.model import TASKS, Notice, Override, Plan, Sample
 from scrapy_fleet.politeness import Manners
 from scrapy_fleet.store.base import HORIZON
 from scrapy_fleet.store.sqlite.changes import Changes, text
@@ -169,7 +169,7 @@ def treatment_of(plan: Plan, name: str | None = None, override: Override | None 
 def write_rules(db: Database, plan: Plan) -> None:
     """Write down how slots are treated that have a rule of their own or an override."""
     overrides = _decode_overrides(db.value("overrides"))
-    names = dict.fromkeys([*plan.slots, *overrides])
+    names = dict.fromkeys([TASKS, *plan.slots, *overrides])
     rules = []
     for name in names:
         override = overrides.get(name)

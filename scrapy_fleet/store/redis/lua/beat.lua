@@ -2,7 +2,7 @@
 -- The worker is alive; every worker that has been silent for its time-to-live is given up.
 --
 -- ARGV[3]: worker. ARGV[4]: its last batch that was answered.
--- Answers: 'ok', counts, seeding, how many entries came back, mode.
+-- Answers: 'ok', counts, seeding, how many entries came back, mode, how many workers are in the crawl.
 
 local MANY_HELD = 1000
 
@@ -24,7 +24,7 @@ local silent = call('ZRANGEBYSCORE', key('workers'), '-inf', now)
 local behind = member_facts.seq < tonumber(ARGV[4])
 if not (behind or silent[1] or is_seeder_wanted()) and crawl.trash + crawl.feeding == 0 then
   save_time()
-  return {'ok', counts(), seeding(worker), 0, crawl.mode}
+  return {'ok', counts(), seeding(worker), 0, crawl.mode, call('ZCARD', key('workers'))}
 end
 
 -- needs: politeness slots waiting holding seen
@@ -41,4 +41,4 @@ offer_seeding(worker)
 sweep()
 save_slots()
 save_crawl()
-return {'ok', counts(), seeding(worker), reaped, crawl.mode}
+return {'ok', counts(), seeding(worker), reaped, crawl.mode, call('ZCARD', key('workers'))}

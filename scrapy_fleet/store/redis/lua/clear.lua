@@ -45,6 +45,7 @@ for _, name in ipairs({'slots', 'sizes', 'ready', 'timed', 'full', 'suspects', '
     'items', 'overrides', 'held', 'papers', 'makers', 'producers'}) do
   call('UNLINK', key(name))
 end
+call('HDEL', KEYS[1], 'items')
 forget_seen()
 for _, name in ipairs({'accepted', 'waiting', 'leased', 'done', 'dead', 'suspects', 'slots', 'seeded',
     'finished', 'workers', 'overrides', 'feeding', 'clearing'}) do

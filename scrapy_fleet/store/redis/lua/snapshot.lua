@@ -20,5 +20,5 @@ for _, name in ipairs(names) do
   views[#views + 1] = view(find_slot(name))
 end
 return {'ok', string.format('%.17g', now), crawl.run, crawl.finished, crawl.seeded, counts(), crawl.seen,
-  call('LLEN', key('items')), crawl.slots, call('HGETALL', key('stats')), workers, views,
+  tonumber(call('HGET', KEYS[1], 'items') or 0), crawl.slots, call('HGETALL', key('stats')), workers, views,
   crawl.mode, crawl.workers, crawl.auto, crawl.policy}

@@ -14,7 +14,8 @@
 --   `feeding` (producers that hold the crawl open, see feed.lua).
 -- stats: HASH, counters of the spider's own: name -> number.
 -- state: HASH, spider.state: name -> packed value.
--- items: LIST, packed items, oldest first.
+-- items: STREAM, packed items under the field `item`; their ids are `<number>-0`. It has a group for each group
+--   of consumers. meta has, as `items`, the last number that was given.
 --
 -- ARGV[1]: the time in seconds, if not the server's. ARGV[2]: the id the crawl must have, if any.
 

@@ -21,7 +21,10 @@ local function keep(kept, items, stats, state)
   while at <= #items do
     kept[#kept + 1], at = unpack_struct('<I4c0', items, at)
   end
-  call_many('RPUSH', key('items'), kept)
+  if #kept > 0 then
+    local before = call('HINCRBY', KEYS[1], 'items', #kept) - #kept
+    for i, item in ipairs(kept) do call('XADD', key('items'), text(before + i) .. '-0', 'item', item) end
+  end
   if stats ~= '' then add_stats(stats) end
   at = 1
   while at <= #state do

@@ -134,7 +134,7 @@ local function make_polite()
       held = m.held_until
       delay = math.max(delay, m.robots)
     end
-    if crawl.auto == 1 then delay = math.max(delay, auto_delay(m and m.auto or -1, least)) end
+    if crawl.auto == 1 and not slot.unpaced then delay = math.max(delay, auto_delay(m and m.auto or -1, least)) end
     if o then
       if o.delay >= 0 then delay = o.delay end
       if o.concurrency >= 0 then concurrency = o.concurrency end

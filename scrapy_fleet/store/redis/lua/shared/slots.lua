@@ -19,16 +19,21 @@ local RECORD = '<I4I4I4I4I4I4I4I4ddddBB'
 local NOWHERE, READY, TIMED, FULL = 0, 1, 2, 3
 local MANNERED, OVERRIDDEN = 1, 2
 local SERVED = 1e15
+-- The slot of tasks, which are handed out without pacing, whatever the plan says.
+local TASKS, UNPACED = '(tasks)', 1073741824
 
 local slots, touched = {}, {}
 
 local function give_rule(slot)
   local own = crawl.rules > 0 and call('HGET', key('rules'), slot.name)
-  if own then
+  if slot.name == TASKS then
+    slot.concurrency, slot.delay, slot.jitter = UNPACED, 0, 0
+    slot.rule_concurrency, slot.rule_delay, slot.unpaced = UNPACED, 0, true
+  elseif own then
     slot.concurrency, slot.delay, slot.jitter = unpack_struct('<ddd', own)
     slot.rule_concurrency, slot.rule_delay = slot.concurrency, slot.delay
   end
-  if crawl.auto == 1 or slot.manners or slot.override then polite().treat(slot) end
+  if crawl.auto == 1 and not slot.unpaced or slot.manners or slot.override then polite().treat(slot) end
 end
 
 local function standing(slot) return slot.boost and slot.top - 2 * slot.boost or slot.top end

@@ -1,0 +1,13 @@
+-- needs: crawl politeness slots waiting seen adding
+-- Queue entries from outside of any worker; the crawl is made if it is not there.
+--
+-- ARGV, from the third: id for a new crawl; packed lists: groups (rank, slot) that entries name by position,
+-- entries.
+-- Answers: 'ok', known positions (packed). While a clear is to be gone on with, 'clearing'.
+
+if crawl.clearing == 1 then return {'clearing'} end
+if crawl.id == '' then make_crawl(ARGV[3]) end
+local known = add_entries(ARGV[4], ARGV[5])
+save_slots()
+save_crawl()
+return {'ok', known}
