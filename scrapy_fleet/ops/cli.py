@@ -11,12 +11,20 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from scrapy_fleet.ops.data_arguments import (
+    DATA_COMMANDS,
+    add_data_commands,
+    finish_data_options,
+    run_data_command,
+)
 from scrapy_fleet.ops.host_arguments import (
     HOST_COMMANDS,
     add_host_commands,
     finish_host_options,
     run_host_command,
 )
+
+from scrapy_fleet.ops.push_arguments import add_push, finish_push_options
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,6 +40,7 @@ examples:
   %(prog)s demo                        see a worker killed, and nothing lost
   %(prog)s status                      the crawls of this project
   %(prog)s status news --watch         one of them, live
+  %(prog)s items news --follow         what it finds, as lines of JSON
   %(prog)s dead news requeue --all     try again what was given up
   %(prog)s throttle HOST --delay 2     be gentler to a site, at once and everywhere
   %(prog)s why URL                     where it is, and what it waits for
@@ -83,6 +92,8 @@ def add_commands(parser: argparse.ArgumentParser, prog: str) -> None:
     hosts.add_argument("--limit", type=_positive, default=20, metavar="N", help="how many (20)")
 
     add_host_commands(commands, where, prog)
+    add_push(commands, where, prog)
+    add_data_commands(commands, crawl, where, prog)
 
     peek = commands.add_parser(
         "peek", parents=[crawl, where], help="the next requests",
@@ -158,8 +169,12 @@ def finish_options(parser: argparse.ArgumentParser, opts: argparse.Namespace, re
     for text in getattr(opts, "own", ()):
         if "=" not in text:
             parser.error(f"-s {text}: it must be NAME=VALUE")
-    if opts.fleet_command == "dead":
+    if opts.fleet_command in DATA_COMMANDS:
+        finish_data_options(parser, opts)
+    elif opts.fleet_command == "dead":
         _finish_dead(parser, opts)
+    elif opts.fleet_command == "push":
+        finish_push_options(parser, opts)
     elif hasattr(opts, "words"):
         finish_host_options(parser, opts)
 
@@ -217,8 +232,20 @@ def _run(opts: argparse.Namespace, settings: BaseSettings | None) -> int:
         from scrapy_fleet.ops.hosts import hosts
 
         return hosts(place, opts.crawl, limit=opts.limit, as_json=opts.as_json)
+    if opts.fleet_command in DATA_COMMANDS:
+        return run_data_command(place, opts)
     if opts.fleet_command in (*HOST_COMMANDS, "why"):
         return run_host_command(place, opts)
+    if opts.fleet_command == "push":
+        from scrapy_fleet.ops.push import push
+
+        given = {
+            "files": opts.file,
+            "check_json": opts.check_json,
+            "priority": opts.priority,
+            "new": opts.new,
+        }
+        return push(place, opts.crawl, opts.tasks, **given)
     if opts.fleet_command in ("workers", "pause", "resume", "stop", "clear"):
         return _control(place, opts)
     if opts.fleet_command == "peek":

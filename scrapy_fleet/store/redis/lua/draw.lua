@@ -1,4 +1,4 @@
--- needs: crawl politeness slots waiting seen adding
+-- needs: crawl
 -- Move what producers have put into a list, a set or a sorted set into the crawl, as tasks: from the left of a
 -- list, the highest scores of a sorted set first. What has left one is in the other, whatever happens.
 --
@@ -8,6 +8,7 @@
 
 if crawl.clearing == 1 then return {'clearing'} end
 if crawl.id == '' then make_crawl(ARGV[3]) end
+-- needs: politeness slots waiting seen adding
 local slot = find_slot(TASKS)
 local room = tonumber(ARGV[4]) - (slot and slot.queued + slot.suspects or 0)
 if room < 1 then return {'ok', 0} end
