@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from scrapy_fleet.addon import Addon as Addon
     from scrapy_fleet.crawl.items import FleetPipeline as FleetPipeline
+    from scrapy_fleet.crawl.spiders import FleetSpider as FleetSpider
+    from scrapy_fleet.crawl.tasks import Task as Task
     from scrapy_fleet.errors import FleetError as FleetError
 
 __version__ = "0.1.0"
@@ -18,9 +20,11 @@ _PUBLIC = {
     "Addon": "scrapy_fleet.addon",
     "FleetError": "scrapy_fleet.errors",
     "FleetPipeline": "scrapy_fleet.crawl.items",
+    "FleetSpider": "scrapy_fleet.crawl.spiders",
+    "Task": "scrapy_fleet.crawl.tasks",
 }
 
-__all__ = ["Addon", "FleetError", "FleetPipeline", "__version__"]
+__all__ = ["Addon", "FleetError", "FleetPipeline", "FleetSpider", "Task", "__version__"]
 
 
 def __getattr__(name: str) -> Any:

@@ -49,7 +49,7 @@ class Frontier:
         self.on_seeding: list[Callable[[], None]] = []
         self.mode: Mode = "run"
         """What the fleet was told, as far as it is known here."""
-        self.commits = 0
+        self.commits, self.workers = 0, 1
         self.outbox = Outbox(limits.commit_interval)
         self._loop = loop
         self._link = Link(open_store, loop, self, limits.worker_timeout)
@@ -66,7 +66,7 @@ class Frontier:
         self.emptied_once = False
         """The store lost the crawl while it was under way: whatever comes, it is not finished."""
         self._draining = self._busy = self._woken = False
-        self._timing = Timing(limits, self.outbox, self._ahead, lambda delay: loop.later(delay, self._wake))
+        self.timing = self._timing = Timing(limits, self.outbox, self._ahead, lambda delay: loop.later(delay, self._wake))
 
     # Opening and closing
 
@@ -317,6 +317,7 @@ class Frontier:
         if not self._busy:
             self.counts = beat.counts
         self._see_mode(beat.mode)
+        self.workers = beat.workers
         if beat.reaped:
             logger.warning("%d requests came back from workers that died; they run again.", beat.reaped)
         if beat.reaped or news:

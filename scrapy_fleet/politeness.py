@@ -9,7 +9,7 @@ from __future__ import annotations
 from msgspec import Struct
 from msgspec.structs import replace
 
-from scrapy_fleet.model import Auto, Backoff, Notice, Override, Plan, Rule, Sample
+from scrapy_fleet.model import UNPACED, Auto, Backoff, Notice, Override, Plan, Rule, Sample
 
 REFUSALS = (429, 503)
 """The site is asked too often, or is overloaded."""
@@ -205,4 +205,4 @@ def _whose_delay(manners: Manners, plan: Plan, rule: Rule, override: Override | 
 
 
 def _auto_wish(manners: Manners, plan: Plan, rule: Rule) -> float:
-    return 0.0 if plan.auto is None else _auto_delay(manners, plan.auto, rule)
+    return 0.0 if plan.auto is None or rule is UNPACED else _auto_delay(manners, plan.auto, rule)

@@ -130,6 +130,14 @@ TABLE = (
         "what waits for it is kept as *dead*.",
     ),
     Setting(
+        "FLEET_MAX_IDLE_TIME",
+        0.0,
+        seconds,
+        "Spiders that are fed with tasks end after so many seconds in which the whole crawl had nothing to do. "
+        "0: they stay for ever. A spider's `max_idle_time` goes before it.",
+        alias="MAX_IDLE_TIME_BEFORE_CLOSE",
+    ),
+    Setting(
         "FLEET_ROBOTS_MAX_AGE",
         86400.0,
         seconds,
@@ -155,6 +163,7 @@ class Options(Struct, frozen=True, kw_only=True):
     durability: Literal["full", "normal"]
     known_urls: int
     robots_max_age: float
+    max_idle_time: float
     filtered: bool
     plan: Plan
 
@@ -195,6 +204,7 @@ def read(settings: BaseSettings, spider: type[Spider]) -> Options:
         durability=_get(settings, "FLEET_DURABILITY"),
         known_urls=_get(settings, "FLEET_KNOWN_URLS"),
         robots_max_age=_get(settings, "FLEET_ROBOTS_MAX_AGE"),
+        max_idle_time=_get(settings, "FLEET_MAX_IDLE_TIME"),
         filtered=_is_filtered(settings),
         plan=_plan(settings, spider),
     )
@@ -204,7 +214,9 @@ def _get(settings: BaseSettings, name: str) -> Any:
     setting = _BY_NAME[name]
     value = settings.get(name)
     if value is None and setting.alias and settings.get(setting.alias) is not None:
-        return "keep" if settings.getbool(setting.alias) else "clear"
+        if name == "FLEET_ON_FINISH":
+            return "keep" if settings.getbool(setting.alias) else "clear"
+        return checked(setting.alias, settings.get(setting.alias), setting.parse)
     if value is None:
         return setting.default
     return checked(name, value, setting.parse)

@@ -98,6 +98,11 @@ class Timing:
         """There may be something to run now."""
         self._poll = POLL_FIRST
 
+    def look(self) -> None:
+        """Something was heard of that may be run: ask, once."""
+        self.asked_at = 0.0
+        self._wake_in(0)
+
     def resume(self) -> None:
         """After a pause: as in the beginning."""
         self.hungry, self._plenty, self._poll = False, True, POLL_FIRST

@@ -26,19 +26,32 @@ from scrapy_fleet.crawl.plain import ATOMS, SURE_ATOMS, VERSION, a_kind, encode,
 from scrapy_fleet.crawl.seam import plain_request, request_values, restore_url_and_body
 from scrapy_fleet.errors import Unreadable, Unstorable
 
-__all__ = ["Codec", "pack", "unpack"]
+__all__ = ["TASK", "Codec", "pack", "unpack"]
+
+TASK = b"\x02"
+"""What the payload of a task begins with (see tasks.py), where that of a request has its version."""
 
 # Callbacks that Scrapy's own spiders put into their requests, or mean for users to put there.
 _SCRAPY_CALLBACKS = {"parse", "_parse", "parse_start_url", "_callback", "_errback", "_parse_sitemap"}
 # Methods by which Scrapy runs a spider, also where the user has overridden them.
 _NEVER_CALLBACKS = {*dir(Spider), "closed", "start_requests"} - _SCRAPY_CALLBACKS
+# ... and those by which scrapy-fleet does.
+_NEVER_CALLBACKS |= {"count_size", "fetch_data", "make_request_from_data", "make_requests", "next_requests"}
+_NEVER_CALLBACKS |= {
+    "pop_list_queue",
+    "pop_priority_queue",
+    "schedule_next_requests",
+    "setup_redis",
+    "spider_idle",
+}
+_NO_USERS_SPIDERS = ("scrapy.", "scrapy_fleet.crawl.", "scrapy_fleet.scrapy_redis.")
 
 
 def _callbacks(spider: Spider) -> dict[str, FunctionType]:
     """The methods that a stored request of this spider may name."""
     found: dict[str, FunctionType] = {}
     for cls in reversed(type(spider).__mro__):
-        scrapys = cls in Spider.__mro__ or cls.__module__.partition(".")[0] == "scrapy"
+        scrapys = cls in Spider.__mro__ or f"{cls.__module__}.".startswith(_NO_USERS_SPIDERS)
         for name, member in vars(cls).items():
             found.pop(name, None)
             dunder = name.startswith("__") and name.endswith("__")
@@ -46,6 +59,14 @@ def _callbacks(spider: Spider) -> dict[str, FunctionType]:
             if type(member) is FunctionType and allowed and not dunder:
                 found[name] = member
     return found
+
+
+def callback_of(spider: Spider, name: object) -> MethodType:
+    """The method that a task may name as its callback: a public one that the spider defines."""
+    methods = _callbacks(spider)
+    if type(name) is not str or name.startswith("_") or name not in methods:
+        raise Unreadable(f"{reprlib.repr(name)} is not a callback of {type(spider).__name__}")
+    return MethodType(methods[name], spider)
 
 
 def _describe_callable(value: Any, spider: Spider) -> str:
@@ -355,6 +376,13 @@ class Codec:
 
 def describe(payload: bytes) -> dict[str, str | None]:
     """Method, URL and the names of callback and errback in a payload, to be shown; needs no spider."""
+    if payload[:1] == TASK:
+        return {
+            "method": "task",
+            "url": payload[1:].decode(errors="replace"),
+            "callback": None,
+            "errback": None,
+        }
     try:
         url, callback, _, rest = [*read(payload), None, None][:4]
         url = _whole(url)

@@ -210,7 +210,7 @@ class FleetRobotsTxtMiddleware(RobotsTxtMiddleware):
                 break
             if scheduler.failure is not None or scheduler.seam.closing:
                 return Look()
-            await maybe_deferred_to_future(scheduler.pause(pause))
+            await maybe_deferred_to_future(scheduler.loop.pause(pause))
             pause = min(2 * pause, last)
         fetched = await self._fetch(request)
         if fetched.failed and found.old is not None:

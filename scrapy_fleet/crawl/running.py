@@ -101,6 +101,16 @@ class Running:
             if pin is not None:
                 self._pins[pin] -= 1
         self._pinned |= ended
+        return self._free()
+
+    def end(self, request: Request) -> list[Outcome]:
+        """One that has a lease, but that Scrapy was never given, has ended."""
+        self._unsent.discard(request)
+        self._pinned.add(self._leased.pop(request)[0])
+        return self._free()
+
+    def _free(self) -> list[Outcome]:
+        """What has ended, and nothing that cannot be stored is left of."""
         free = [token for token in self._pinned if not self._pins[token]]
         for token in free:
             self._pinned.discard(token)

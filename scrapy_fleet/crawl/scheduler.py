@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections import deque
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
@@ -14,12 +13,14 @@ from twisted.internet.defer import Deferred
 from scrapy_fleet import settings as fleet_settings
 from scrapy_fleet.crawl.codec import Codec
 from scrapy_fleet.crawl.known import KnownUrls
+from scrapy_fleet.crawl.lost import Lost
 from scrapy_fleet.crawl.parents import Parents
 from scrapy_fleet.crawl.running import Running
 from scrapy_fleet.crawl.seam import EventLoop, Seam
 from scrapy_fleet.crawl.seeds import SeedCounts
 from scrapy_fleet.crawl.state import SpiderState
 from scrapy_fleet.crawl.stats import Numbers
+from scrapy_fleet.crawl.tasks import Tasks, is_task
 from scrapy_fleet.errors import FleetError, Unreadable, Unstorable
 from scrapy_fleet.frontier import Frontier
 from scrapy_fleet.model import Entry, Joined, Lease, Outcome, Seeding
@@ -58,9 +59,10 @@ class Scheduler(BaseScheduler):
         self._seeds_left = False
         self._seeds_failed = False
         self.running = Running()
+        self.tasks = Tasks(self)
         self._local_keys: set[int] = set()
         self._unstorable_told = False
-        self._lost_slots: deque[str] = deque(maxlen=1000)
+        self._lost = Lost()
         self._closed = False
 
     # Opening and closing
@@ -113,6 +115,7 @@ class Scheduler(BaseScheduler):
         else:
             logger.info("Starting crawl %r.", name)
         self.loop.later(self._tick_every, self._tick)
+        self.tasks.watch()
         self._resolve_open()
 
     def _resolve_open(self) -> None:
@@ -162,8 +165,12 @@ class Scheduler(BaseScheduler):
 
     # The engine's side
 
+    @property
+    def is_over(self) -> bool:
+        return self._closed or self.failure is not None
+
     def has_pending_requests(self) -> bool:
-        if self.frontier is None or self.failure is not None or self._closed:
+        if self.frontier is None or self.is_over:
             return False
         if self.running.has_local:
             return True
@@ -192,7 +199,8 @@ class Scheduler(BaseScheduler):
                 payload=self.codec.encode(request),
                 priority=max(-MAX_PRIORITY, min(MAX_PRIORITY, request.priority)),
                 key=key,
-                seed=self._seed_lane and bool(request.meta.get("is_start_request")),
+                seed=self._seed_lane
+                and bool(request.meta.get("is_start_request") or parent in self.tasks.making),
             )
         except Exception as error:
             return self._keep_in_memory(request, parent, key, error)
@@ -214,7 +222,11 @@ class Scheduler(BaseScheduler):
             return local
         while (lease := self.frontier.next()) is not None:
             if lease.lost:
-                self._bury(lease)
+                self._stats.inc_value("fleet/given_up")
+                self.frontier.settle(self._lost.bury(lease))
+                continue
+            if is_task(lease):
+                self.tasks.begin(lease)
                 continue
             try:
                 request = self.codec.decode(lease.payload)
@@ -226,15 +238,6 @@ class Scheduler(BaseScheduler):
             self._stats.inc_value("scheduler/dequeued")
             return request
         return None
-
-    def _bury(self, lease: Lease) -> None:
-        """Its slot has been given up."""
-        assert self.frontier is not None
-        if lease.slot not in self._lost_slots:
-            self._lost_slots.append(lease.slot)
-            logger.error("%s is given up; what waits for it is kept as dead: %s.", lease.slot, lease.lost)
-        self._stats.inc_value("fleet/given_up")
-        self.frontier.settle(Outcome(lease.token, dead=lease.lost))
 
     def _key(self, request: Request) -> int | None:
         """What "seen" means for this request; None if it is not to be filtered."""
@@ -297,7 +300,7 @@ class Scheduler(BaseScheduler):
         assert self.frontier is not None
         if self.seam.closing:
             self.frontier.drain()
-        for outcome in self.running.finished(self.seam.active()):
+        for outcome in self.running.finished(self.seam.active() | self.tasks.making.keys()):
             self.frontier.settle(outcome)
         if self._seeds_left and not self.running.has_orphans:
             self._seeds_left = False
@@ -325,7 +328,7 @@ class Scheduler(BaseScheduler):
     def _entry_of(self, lease: Lease) -> Entry:
         key: int | None = None
         try:
-            key = self._key(self.codec.decode(lease.payload))
+            key = None if is_task(lease) else self._key(self.codec.decode(lease.payload))
         except Exception as error:
             logger.warning("A request that is put back may be repeated: %s", error)
         return Entry(lease.slot, lease.payload, lease.priority, key, lease.seed)
@@ -363,11 +366,6 @@ class Scheduler(BaseScheduler):
         """``start()`` broke: the crawl goes on with what it gave, but is not finished when that is done."""
         self._seeds_failed = True
 
-    def pause(self, seconds: float) -> Deferred[None]:
-        over: Deferred[None] = Deferred()
-        self.loop.later(seconds, lambda: over.callback(None))
-        return over
-
     # Time and the downloader
 
     @property
@@ -376,7 +374,7 @@ class Scheduler(BaseScheduler):
         return max(0.05, min(0.25, self.options.commit_interval))
 
     def _tick(self) -> None:
-        if self._closed or self.frontier is None or self.failure is not None:
+        if self.frontier is None or self.is_over:
             return
         assert self.options is not None
         for request, token in self.running.older_than(self.options.max_runtime):

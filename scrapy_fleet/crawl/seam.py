@@ -21,6 +21,7 @@ from scrapy.core.downloader import Slot as DownloaderSlot
 from scrapy.core.scraper import Slot as ScraperSlot
 from scrapy.http import Headers
 from scrapy.http.request import NO_CALLBACK
+from twisted.internet.defer import Deferred
 
 from scrapy_fleet.errors import IncompatibleScrapy
 
@@ -54,6 +55,11 @@ class EventLoop:
 
     def later(self, delay: float, call: Callable[[], None]) -> None:
         self._later(delay, call)
+
+    def pause(self, seconds: float) -> Deferred[None]:
+        over: Deferred[None] = Deferred()
+        self.later(seconds, lambda: over.callback(None))
+        return over
 
 
 class Seam:

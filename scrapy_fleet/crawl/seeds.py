@@ -77,7 +77,7 @@ class SeedsMiddleware:
                     scheduler.seeds.add(each)
                 yield each
                 while scheduler.frontier.congested:
-                    await maybe_deferred_to_future(scheduler.pause(0.05))
+                    await maybe_deferred_to_future(scheduler.loop.pause(0.05))
         except Exception:
             scheduler.seeds_failed()
             raise

@@ -163,6 +163,19 @@ class Place(NamedTuple):
             return f"There is {what} {where} {self.shown}; there is: {there}."
         return f"There is {what} {where} {self.shown}. Say where it is with --url or --jobdir."
 
+    def home_of_spider(self, name: str) -> Place | None:
+        """Where the crawl of the project's spider of this name is, or will be; None if there is no such spider."""
+        if self.settings is None:
+            return None
+        from scrapy.utils.misc import load_object
+
+        settings = self.settings.frozencopy()
+        try:
+            names = load_object(settings["SPIDER_LOADER_CLASS"]).from_settings(settings).list()
+        except Exception:  # a project that cannot be loaded
+            return None
+        return (self._of_spider(name) or self) if name in names else None
+
     def _of_spider(self, name: str) -> Place | None:
         """The place that the spider of this name sets for itself, if it is another one."""
         if self.settings is None or self.fixed:

@@ -138,8 +138,9 @@ class Store(Protocol):
     def push(self, entries: tuple[Entry, ...]) -> tuple[int, ...]:
         """Queue entries from outside of any worker; the positions of those whose key is *known*.
 
-        They are treated as ``adds`` of a batch are: what is accepted opens a finished crawl again. The crawl is
-        made if it is not there. Give entries keys of their own, and a repeat after a lost answer changes nothing.
+        They are treated as ``adds`` of a batch are: what is accepted opens a finished crawl again. The
+        crawl is made if it is not there. Entries that have keys of their own can be pushed again after
+        a lost answer: that changes nothing.
         """
 
     def waiting(self, slot: str) -> int:

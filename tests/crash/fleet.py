@@ -261,6 +261,12 @@ class Fleet:
             found = [unpack(item) for _, item in store.items(limit=1_000_000)]
         return sorted(item["page"] for item in found)  # type: ignore[index]
 
+    def whole_items(self) -> list[Any]:
+        """The items kept, in the order of their pages."""
+        with self.store() as store:
+            found: list[Any] = [unpack(item) for _, item in store.items(limit=1_000_000)]
+        return sorted(found, key=lambda item: item["page"])
+
     def suspend(self, worker: Worker) -> None:
         """Suspend a worker, but not while it has a file locked: then all others would stand still too."""
         deadline = time.monotonic() + PATIENCE

@@ -266,8 +266,8 @@ class RedisStore(ItemVerbs):
         return -int(float(size)) if size else 0
 
     def draw(self, key: str, room: int, mark: bytes) -> int:
-        """Move what producers have put into a list, set or sorted set on this server into the crawl, as tasks
-        whose payloads begin with ``mark``, until so many of them wait; how many were moved. One transaction."""
+        """Move what producers have put into a list, set or sorted set on this server into the crawl, in one
+        transaction, as tasks whose payloads begin with ``mark``, until so many of them wait; how many."""
         if not self._server.command("EXISTS", key):
             return 0
         return int(self._run("draw", _new_id(), room, mark, keys=(key,))[0])
