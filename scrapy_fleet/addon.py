@@ -35,7 +35,7 @@ class Addon:
         return cls(crawler)
 
     def update_settings(self, settings: BaseSettings) -> None:
-        if _scrapy_command() in TOOLS:
+        if is_tool():
             return
         settings.set("SCHEDULER", "scrapy_fleet.crawl.scheduler.Scheduler", "cmdline")
         middlewares = settings["SPIDER_MIDDLEWARES"]
@@ -69,6 +69,11 @@ def _share_robots(settings: BaseSettings) -> None:
     if order is not None:
         middlewares.set(key, None, "cmdline")
         middlewares.set("scrapy_fleet.crawl.robots.FleetRobotsTxtMiddleware", order, "addon")
+
+
+def is_tool() -> bool:
+    """A command is running that looks at single pages."""
+    return _scrapy_command() in TOOLS
 
 
 def _scrapy_command() -> str | None:

@@ -176,6 +176,11 @@ def remember(crawler: Crawler, options: Options | FleetError) -> None:
     _OPTIONS[crawler] = options
 
 
+def is_known(crawler: Crawler) -> bool:
+    """Whether an add-on has read this crawler's settings."""
+    return crawler in _OPTIONS
+
+
 def of(crawler: Crawler) -> Options:
     """The options of a crawler's worker."""
     options = _OPTIONS.get(crawler)

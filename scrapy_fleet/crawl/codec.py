@@ -22,6 +22,7 @@ from scrapy import Request, Spider
 from scrapy.http import FormRequest, JsonRequest, XmlRpcRequest
 from scrapy.http.request import NO_CALLBACK
 
+from scrapy_fleet.crawl.callbacks import callbacks, describe_callable, no_callback
 from scrapy_fleet.crawl.plain import ATOMS, SURE_ATOMS, VERSION, a_kind, encode, lower, pack, read, unpack
 from scrapy_fleet.crawl.seam import plain_request, request_values, restore_url_and_body
 from scrapy_fleet.errors import Unreadable, Unstorable
@@ -30,53 +31,6 @@ __all__ = ["TASK", "Codec", "pack", "unpack"]
 
 TASK = b"\x02"
 """What the payload of a task begins with (see tasks.py), where that of a request has its version."""
-
-# Callbacks that Scrapy's own spiders put into their requests, or mean for users to put there.
-_SCRAPY_CALLBACKS = {"parse", "_parse", "parse_start_url", "_callback", "_errback", "_parse_sitemap"}
-# Methods by which Scrapy runs a spider, also where the user has overridden them.
-_NEVER_CALLBACKS = {*dir(Spider), "closed", "start_requests"} - _SCRAPY_CALLBACKS
-# ... and those by which scrapy-fleet does.
-_NEVER_CALLBACKS |= {"count_size", "fetch_data", "make_request_from_data", "make_requests", "next_requests"}
-_NEVER_CALLBACKS |= {
-    "pop_list_queue",
-    "pop_priority_queue",
-    "schedule_next_requests",
-    "setup_redis",
-    "spider_idle",
-}
-_NO_USERS_SPIDERS = ("scrapy.", "scrapy_fleet.crawl.", "scrapy_fleet.scrapy_redis.")
-
-
-def _callbacks(spider: Spider) -> dict[str, FunctionType]:
-    """The methods that a stored request of this spider may name."""
-    found: dict[str, FunctionType] = {}
-    for cls in reversed(type(spider).__mro__):
-        scrapys = cls in Spider.__mro__ or f"{cls.__module__}.".startswith(_NO_USERS_SPIDERS)
-        for name, member in vars(cls).items():
-            found.pop(name, None)
-            dunder = name.startswith("__") and name.endswith("__")
-            allowed = name in _SCRAPY_CALLBACKS if scrapys else name not in _NEVER_CALLBACKS
-            if type(member) is FunctionType and allowed and not dunder:
-                found[name] = member
-    return found
-
-
-def callback_of(spider: Spider, name: object) -> MethodType:
-    """The method that a task may name as its callback: a public one that the spider defines."""
-    methods = _callbacks(spider)
-    if type(name) is not str or name.startswith("_") or name not in methods:
-        raise Unreadable(f"{reprlib.repr(name)} is not a callback of {type(spider).__name__}")
-    return MethodType(methods[name], spider)
-
-
-def _describe_callable(value: Any, spider: Spider) -> str:
-    if isinstance(value, MethodType):
-        other = "" if value.__self__ is spider else f" of another object, {a_kind(type(value.__self__))}"
-        return f"is the method {getattr(value, '__qualname__', value.__func__)}{other}"
-    if isinstance(value, FunctionType):
-        return "is a lambda" if value.__name__ == "<lambda>" else f"is the function {value.__qualname__}"
-    return f"is {a_kind(type(value))}"
-
 
 # Short key -> attribute, and the type it must have.
 _FIELDS: dict[str, tuple[str, type | tuple[type, ...]]] = {
@@ -112,7 +66,7 @@ _PLAIN: type[Request] | None = Request if _BASE_ATTRIBUTES.issuperset(Request.at
 _HAS_DICT = Request.__dictoffset__ != 0
 
 
-def _find_class(name: str) -> type[Request]:
+def loaded_class(name: str) -> type[Request]:
     """The Request subclass of this name, if it is loaded; nothing is imported, no code is run."""
     if name in _KNOWN_CLASSES:
         return _KNOWN_CLASSES[name]
@@ -228,7 +182,7 @@ class Codec:
 
     def __init__(self, spider: Spider) -> None:
         self._spider = spider
-        self._methods = _callbacks(spider)
+        self._methods = callbacks(spider)
         self._names = {function: name for name, function in self._methods.items()}
         self._rebuildable: set[type[Request] | None] = {_PLAIN}
 
@@ -309,7 +263,7 @@ class Codec:
         elif value is NO_CALLBACK:
             return ""
         raise Unstorable(
-            f"{where} {_describe_callable(value, self._spider)}, which cannot be stored: "
+            f"{where} {describe_callable(value, self._spider)}, which cannot be stored: "
             f"use a method that {type(self._spider).__name__} defines"
         )
 
@@ -360,17 +314,14 @@ class Codec:
         added = fields.pop("attributes", {})
         if "class" not in fields:
             return plain_request(url, callback, meta=meta, **fields)
-        cls = _find_class(fields.pop("class"))
+        cls = loaded_class(fields.pop("class"))
         return _rebuild(cls, {"url": url, "callback": callback, "meta": meta or {}, **fields}, added)
 
     def _method(self, name: Any, where: str) -> Any:
         if name == "":
             return NO_CALLBACK
         if type(name) is not str or name not in self._methods:
-            raise Unreadable(
-                f"{where} {name!r} is not a callback of {type(self._spider).__name__}; "
-                "if the method was renamed, keep one with the old name"
-            )
+            raise no_callback(self._spider, name, where)
         return MethodType(self._methods[name], self._spider)
 
 

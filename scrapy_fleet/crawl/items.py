@@ -12,9 +12,13 @@ from scrapy.exceptions import NotConfigured
 from scrapy_fleet.crawl.plain import pack
 from scrapy_fleet.crawl.seam import scheduler_of
 from scrapy_fleet.errors import Unstorable
+from scrapy_fleet.model import Beside
 
 if TYPE_CHECKING:
+    from scrapy import Request
     from scrapy.crawler import Crawler
+
+    from scrapy_fleet.crawl.scheduler import Scheduler
 
 logger = logging.getLogger(__name__)
 
@@ -49,4 +53,16 @@ class FleetPipeline:
             self.crawler.stats.inc_value("fleet/items_unstorable")
             logger.error("An item of %s is not kept: %s", response, error)
             return
-        scheduler.keep_item(packed, getattr(response, "request", None))
+        keep(scheduler, packed, getattr(response, "request", None))
+
+
+def keep(scheduler: Scheduler, item: bytes | Beside, parent: Request | None) -> None:
+    """Store an item, in the crawl or beside it, together with the end of the request it came from."""
+    assert scheduler.frontier is not None
+    token = scheduler.running.token(parent)
+    if token is not None:
+        scheduler.running.add_item(token, item)
+    elif isinstance(item, Beside):
+        scheduler.frontier.outbox.keep(beside=[item])
+    else:
+        scheduler.frontier.outbox.keep(items=[item])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from scrapy import Request, Spider
 from scrapy.http import Response
@@ -26,6 +26,29 @@ class Parents:
 
     def take(self, child: Request) -> Request | None:
         return self._parents.pop(child, None)
+
+
+class ItemParents:
+    """The requests whose callbacks gave items, for a pipeline that must know it before Scrapy tells.
+
+    Told by the very object: a pipeline before it that makes another one of it hides where it comes from.
+    """
+
+    def __init__(self) -> None:
+        self._parents: WeakValueDictionary[int, Request] = WeakValueDictionary()
+        # While an item is kept here, nothing else has its id; it goes with the request.
+        self._items: WeakKeyDictionary[Request, list[object]] = WeakKeyDictionary()
+
+    def note(self, item: object, parent: Request) -> None:
+        self._parents[id(item)] = parent
+        self._items.setdefault(parent, []).append(item)
+
+    def of(self, item: object) -> Request | None:
+        return self._parents.get(id(item))
+
+
+ITEM_PARENTS: WeakKeyDictionary[Crawler, ItemParents] = WeakKeyDictionary()
+"""Of crawlers that have a pipeline that needs it."""
 
 
 class ParentsMiddleware:
@@ -53,7 +76,11 @@ class ParentsMiddleware:
             yield each
 
     def _note(self, each: Any, response: Response) -> None:
-        if isinstance(each, Request) and response.request is not None:
+        if response.request is None:
+            return
+        if isinstance(each, Request):
             scheduler = scheduler_of(self.crawler)
             if scheduler is not None:
                 scheduler.parents.note(each, response.request)
+        elif (items := ITEM_PARENTS.get(self.crawler)) is not None:
+            items.note(each, response.request)

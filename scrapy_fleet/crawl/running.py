@@ -8,7 +8,7 @@ from collections import Counter
 
 from scrapy import Request
 
-from scrapy_fleet.model import Outcome
+from scrapy_fleet.model import Beside, Outcome
 
 
 class Running:
@@ -22,7 +22,7 @@ class Running:
     def __init__(self) -> None:
         self._leased: dict[Request, tuple[int, float]] = {}
         self._unsent: set[Request] = set()
-        self._items: dict[int, list[bytes]] = {}
+        self._items: dict[int, list[bytes | Beside]] = {}
         self._local: dict[Request, tuple[int | None, float]] = {}
         self._queue: list[tuple[int, int, Request, int | None]] = []
         self._queued = 0
@@ -53,7 +53,7 @@ class Running:
         found = self._leased.get(request) or self._local.get(request)
         return found[0] if found is not None else None
 
-    def add_item(self, token: int, item: bytes) -> None:
+    def add_item(self, token: int, item: bytes | Beside) -> None:
         self._items.setdefault(token, []).append(item)
 
     # Requests that cannot be stored
@@ -115,7 +115,14 @@ class Running:
         for token in free:
             self._pinned.discard(token)
             del self._pins[token]
-        return [Outcome(token, items=tuple(self._items.pop(token, ()))) for token in free]
+        return [self._outcome(token) for token in free]
+
+    def _outcome(self, token: int) -> Outcome:
+        found = self._items.pop(token, None)
+        if found is None:
+            return Outcome(token)
+        items = tuple(item for item in found if not isinstance(item, Beside))
+        return Outcome(token, items=items, beside=tuple(item for item in found if isinstance(item, Beside)))
 
     def older_than(self, seconds: float) -> list[tuple[Request, int | None]]:
         """Those that have run for longer; with the lease of those that have one of their own."""

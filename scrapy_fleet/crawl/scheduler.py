@@ -30,6 +30,8 @@ from scrapy_fleet.settings import Options
 if TYPE_CHECKING:
     from scrapy.crawler import Crawler
 
+    from scrapy_fleet.store.base import Store
+
 logger = logging.getLogger(__name__)
 
 MAX_PRIORITY = 1 << 50
@@ -41,6 +43,9 @@ class Scheduler(BaseScheduler):
     A request is *running* from when it is handed out until the engine, the downloader and the
     scraper have all let go of it; then its lease is settled.
     """
+
+    flat = False
+    """Priorities do not count."""
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Scheduler:
@@ -90,17 +95,16 @@ class Scheduler(BaseScheduler):
         self._debug = self.crawler.settings.getbool("DUPEFILTER_DEBUG")
         assert self.crawler.stats is not None
         self._stats = self.crawler.stats
-        self.frontier = Frontier(
-            lambda: fleet_settings.open_store(
-                options.url, options.crawl, jobdir=options.jobdir, durability=options.durability
-            ),
-            this_worker(),
-            options,
-            self.loop,
-            self,
-        )
+        worker = this_worker()
+        self.frontier = Frontier(lambda: self._open_store(options), worker, options, self.loop, self)
         self.frontier.open(self._joined)
         return opened
+
+    def _open_store(self, options: Options) -> Store:
+        """Called on the store's thread."""
+        return fleet_settings.open_store(
+            options.url, options.crawl, jobdir=options.jobdir, durability=options.durability
+        )
 
     def _joined(self, joined: Joined) -> None:
         assert self.options is not None
@@ -197,7 +201,7 @@ class Scheduler(BaseScheduler):
             entry = Entry(
                 slot=self.seam.slot_key(request),
                 payload=self.codec.encode(request),
-                priority=max(-MAX_PRIORITY, min(MAX_PRIORITY, request.priority)),
+                priority=0 if self.flat else max(-MAX_PRIORITY, min(MAX_PRIORITY, request.priority)),
                 key=key,
                 seed=self._seed_lane
                 and bool(request.meta.get("is_start_request") or parent in self.tasks.making),
@@ -305,7 +309,8 @@ class Scheduler(BaseScheduler):
         if self._seeds_left and not self.running.has_orphans:
             self._seeds_left = False
             self.frontier.seeded()
-        self.frontier.outbox.keep(state=self.state.changed(), stats=self.numbers.changed())
+        self.frontier.outbox.keep(state=self.state.changed())
+        self.numbers.tell(self.frontier.outbox)
 
     def ready(self) -> None:
         self._obey()
@@ -347,15 +352,6 @@ class Scheduler(BaseScheduler):
                 self.crawler.signals.send_catch_log(
                     signals.request_dropped, request=request, spider=self.spider
                 )
-
-    def keep_item(self, item: bytes, parent: Request | None) -> None:
-        """Store an item together with the end of the request it came from."""
-        assert self.frontier is not None
-        token = self.running.token(parent)
-        if token is not None:
-            self.running.add_item(token, item)
-        else:
-            self.frontier.outbox.keep(items=[item])
 
     def seeds_done(self) -> None:
         """``start()`` has ended. Seeds that run from memory must be done before the seeding is."""

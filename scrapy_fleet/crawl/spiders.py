@@ -11,7 +11,7 @@ from scrapy import Request, Spider, signals
 from scrapy.exceptions import DontCloseSpider
 
 from scrapy_fleet import settings as fleet_settings
-from scrapy_fleet.crawl.codec import callback_of
+from scrapy_fleet.crawl.callbacks import callback_of
 from scrapy_fleet.crawl.plain import a_kind
 from scrapy_fleet.crawl.seam import scheduler_of
 from scrapy_fleet.crawl.tasks import Task
@@ -50,6 +50,10 @@ class Idle:
     def __init__(self, crawler: Crawler) -> None:
         self._crawler = crawler
         self._last: object = None
+        self._since = 0.0
+
+    def restart(self) -> None:
+        """There is something to do after all."""
         self._since = 0.0
 
     def seconds(self) -> float:
@@ -124,12 +128,13 @@ class FleetSpider(Spider):
     _idle: Idle
 
     def make_requests(self, task: Task) -> Made:
-        """The requests that a task stands for: one, several (also from a generator, also an asynchronous one), or
-        None. What it raises makes the task *dead*, with the reason.
+        """The requests that a task stands for: one, several (also from a generator, also an
+        asynchronous one), or None. What it raises makes the task *dead*, with the reason.
 
-        As it is here, a task is a URL or a JSON object with the fields of a request: ``url``, ``method``, ``headers``,
-        ``cookies``, ``body`` (or ``body_base64``, or ``json``), ``meta``, ``cb_kwargs``, ``priority``, ``callback`` and
-        ``errback`` (names of methods), ``dont_filter`` (true if left out), ``encoding``.
+        As it is here, a task is a URL or a JSON object with the fields of a request: ``url``,
+        ``method``, ``headers``, ``cookies``, ``body`` (or ``body_base64``, or ``json``), ``meta``,
+        ``cb_kwargs``, ``priority``, ``callback`` and ``errback`` (names of methods), ``dont_filter``
+        (true if left out), ``encoding``.
         """
         return request_of(task, self)
 

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING
+
+from scrapy_fleet.model import Beside
+from scrapy_fleet.outbox import Outbox
 
 if TYPE_CHECKING:
     from scrapy.crawler import Crawler
@@ -18,6 +22,8 @@ class Numbers:
     def __init__(self, crawler: Crawler) -> None:
         assert crawler.stats is not None
         self._stats = crawler.stats
+        # A collector that keeps its numbers beside the crawl too says what is to be written there.
+        self._beside: Callable[[], list[Beside]] = getattr(crawler.stats, "changes_beside", list)
         self._sent: dict[str, float] = {}
         self._next = 0.0
 
@@ -25,11 +31,14 @@ class Numbers:
         """The next answer is the last."""
         self._next = 0.0
 
-    def changed(self) -> dict[str, float]:
+    def tell(self, outbox: Outbox) -> None:
+        """Have what has changed committed; no more often than every second."""
         now = time.monotonic()
-        if now < self._next:
-            return {}
-        self._next = now + EVERY
+        if now >= self._next:
+            self._next = now + EVERY
+            outbox.keep(stats=self.changed(), beside=self._beside())
+
+    def changed(self) -> dict[str, float]:
         changes: dict[str, float] = {}
         for name, value in self._stats.get_stats().items():
             if _adds_up(name, value) and value != self._sent.get(name, 0):

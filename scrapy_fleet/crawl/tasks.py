@@ -1,8 +1,8 @@
 """Tasks: data from outside that a spider turns into requests.
 
-A task is an entry of the crawl like any other: it is leased, comes back when its worker dies, and ends as *done*
-or *dead*. It is not handed to the engine. The spider makes requests of it, and these are stored in the same
-commit that settles it, or an earlier one: a task is gone only when its requests are there.
+A task is an entry of the crawl like any other: it is leased, comes back when its worker dies, and ends
+as *done* or *dead*. It is not handed to the engine. The spider makes requests of it, and these are stored
+in the commit that settles it, or an earlier one: a task is gone only when its requests are there.
 """
 
 from __future__ import annotations

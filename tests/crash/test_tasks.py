@@ -16,7 +16,7 @@ from tests.crash.task_spiders import ManySpider, TaskSpider
 
 pytestmark = pytest.mark.crash
 
-SHAPE = Shape("tree", pages=300, latency=0.01)
+SHAPE = Shape("tree", pages=300, slow=0.1, delay=(0.02, 0.1))
 SMALL = Shape("tree", pages=20)
 
 

@@ -1,0 +1,66 @@
+"""Spiders as projects for scrapy-redis have them, with only the name changed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from scrapy import Request, Spider
+from scrapy.http import Response
+from scrapy.linkextractors import LinkExtractor
+from scrapy.spiders import Rule
+
+from scrapy_fleet.scrapy_redis.spiders import RedisCrawlSpider, RedisSpider
+
+
+class PageSpider(RedisSpider):
+    name = "fed"
+    max_idle_time = 1
+
+    def parse(self, response: Response) -> Iterator[Any]:
+        yield {"page": int(response.css("#number::text").get(""))}
+
+
+class OwnDataSpider(PageSpider):
+    """Its producers push their own kind of data."""
+
+    site = ""
+
+    def make_request_from_data(self, data: bytes) -> Any:
+        numbers = json.loads(data)
+        return [Request(f"{self.site}/p/{number}", dont_filter=True) for number in numbers]
+
+
+class OwnFetchSpider(PageSpider):
+    """Takes tasks in its own way."""
+
+    def fetch_data(self, redis_key: str, batch_size: int) -> Any:
+        return self.server.lpop(redis_key, 3)
+
+
+class FollowingSpider(RedisCrawlSpider):
+    name = "following"
+    redis_key = "%(name)s:urls"
+    max_idle_time = 1
+    rules = (Rule(LinkExtractor(), callback="parse_page", follow=True),)
+
+    def parse_page(self, response: Response) -> Iterator[Any]:
+        yield {"page": int(response.css("#number::text").get(""))}
+
+    parse_start_url = parse_page
+
+
+class PlainSpider(Spider):
+    """Not fed at all; it only uses the scheduler, and was written for an old Scrapy."""
+
+    name = "plain"
+    start_url = ""
+
+    def start_requests(self) -> Iterator[Request]:
+        yield Request(self.start_url)
+
+    def parse(self, response: Response) -> Iterator[Any]:
+        yield {"page": int(response.css("#number::text").get(""))}
+        for link in response.css("a::attr(href)").getall():
+            yield response.follow(link)
