@@ -83,12 +83,24 @@ class Notice(Struct, frozen=True, gc=False):
     """Why the slot is to be left alone for now, as if it did not answer."""
 
 
+class Beside(Struct, frozen=True, gc=False):
+    """Something to write beside the crawl, on the server where it is, for other programs to read."""
+
+    key: str
+    value: bytes
+    do: Literal["push", "add", "put", "most", "least"] = "push"
+    """``push``: to the end of a list. The others are about a field of a hash: add a number to it, put a
+    value, or put a number if it is greater, or less, than what is there."""
+    field: str = ""
+
+
 class Outcome(Struct, frozen=True):
     """What came of a lease. ``dead`` is the reason why the entry was given up, if it was."""
 
     token: int
     dead: str | None = None
     items: tuple[bytes, ...] = ()
+    beside: tuple[Beside, ...] = ()
 
 
 class Batch(Struct, frozen=True, kw_only=True):
@@ -107,6 +119,8 @@ class Batch(Struct, frozen=True, kw_only=True):
     """Tokens handed back unstarted."""
     items: tuple[bytes, ...] = ()
     """Items without a parent; those with one travel in its outcome."""
+    beside: tuple[Beside, ...] = ()
+    """The same, for what is written beside the crawl."""
     notices: tuple[Notice, ...] = ()
     marks: tuple[int, ...] = ()
     """Keys to mark as seen without queueing anything: requests that ran from memory."""

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 from msgspec.structs import replace
 
-from scrapy_fleet.model import Batch, Entry, Notice, Outcome, Sample
+from scrapy_fleet.model import Batch, Beside, Entry, Notice, Outcome, Sample
 
 ADDS_PER_CALL = 250
 """Large batches are cut, so that no call holds the store for long."""
@@ -34,6 +34,7 @@ class Outbox:
         self._notices: list[Notice] = []
         self._releases: list[int] = []
         self._items: list[bytes] = []
+        self._written: list[Beside] = []
         self._marks: list[int] = []
         self._stats: dict[str, float] = {}
         self._state: dict[str, bytes | None] = {}
@@ -65,6 +66,7 @@ class Outbox:
             or self._outcomes
             or self._releases
             or self._items
+            or _has_pushes(self._written)
             or self._marks
             or self._notices
         )
@@ -107,13 +109,15 @@ class Outbox:
         marks: Iterable[int] = (),
         stats: dict[str, float] | None = None,
         state: dict[str, bytes | None] | None = None,
+        beside: Iterable[Beside] = (),
     ) -> None:
         self._items += items
+        self._written += beside
         self._marks += marks
         for name, value in (stats or {}).items():
             self._stats[name] = self._stats.get(name, 0) + value
         self._state.update(state or {})
-        if self._items or self._marks:
+        if self._items or self._marks or _has_pushes(self._written):
             self._note()
 
     def _note(self) -> None:
@@ -152,12 +156,14 @@ class Outbox:
             outcomes=tuple(self._outcomes),
             releases=tuple(self._releases),
             items=tuple(self._items),
+            beside=tuple(self._written),
             marks=tuple(self._marks),
             stats=self._stats,
             state=self._state,
         )
         self._adds, self._samples, self._outcomes, self._releases = [], [], [], []
         self._items, self._marks, self._stats, self._state, self._notices = [], [], {}, {}, []
+        self._written = []
         self._oldest = time.monotonic() if self._beside else None
         return batches
 
@@ -174,6 +180,11 @@ class Outbox:
         for batch in batches:
             newer = self._state
             self._state = {}
-            self.keep(batch.items, batch.marks, batch.stats, {**batch.state, **newer})
-        some = self._adds or self._items or self._marks or self._notices
+            self.keep(batch.items, batch.marks, batch.stats, {**batch.state, **newer}, batch.beside)
+        some = self._adds or self._items or self._marks or self._notices or _has_pushes(self._written)
         self._oldest = time.monotonic() if some else None
+
+
+def _has_pushes(beside: Iterable[Beside]) -> bool:
+    """Numbers, as those of the crawl, go along when something else does."""
+    return any(each.do == "push" for each in beside)

@@ -23,7 +23,6 @@ from scrapy_fleet.ops.host_arguments import (
     finish_host_options,
     run_host_command,
 )
-
 from scrapy_fleet.ops.push_arguments import add_push, finish_push_options
 
 if TYPE_CHECKING:

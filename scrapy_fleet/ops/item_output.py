@@ -14,7 +14,6 @@ from typing import Any, Protocol, TextIO
 from scrapy_fleet.errors import FleetError
 from scrapy_fleet.ops.plain_json import dumps, jsonable
 
-
 STDOUT = "The output"
 
 
@@ -85,7 +84,7 @@ def _errors(what: str) -> Iterator[None]:
     except BrokenPipeError:
         raise
     except OSError as error:
-        if what == STDOUT and sys.stdout is sys.__stdout__:
+        if what == STDOUT:
             # Python would stumble over what is left for it to write at its end.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise FleetError(f"{what} cannot be written: {error.strerror}.") from error

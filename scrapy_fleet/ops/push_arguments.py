@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import argparse
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
 
 def add_push(commands: Any, where: argparse.ArgumentParser, prog: str) -> None:
+    # A copy: where its --json takes the place of the shared one, others would lose theirs.
     push = commands.add_parser(
-        "push", parents=[where], conflict_handler="resolve", help="give a crawl tasks",
+        "push", parents=[deepcopy(where)], conflict_handler="resolve", help="give a crawl tasks",
         usage=f"{prog} push CRAWL [TASK ...] [--file FILE] [--json] [--priority N] [--new] [options]",
         description="Tasks for a spider that is fed with them: URLs, JSON objects with the fields of a request "
         "(url, method, headers, cookies, body, meta, priority, callback, ...), or whatever its make_requests() reads. "

@@ -58,6 +58,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from scrapy_fleet.errors import StoreError
 from scrapy_fleet.model import (
     Batch,
     Beat,
@@ -114,7 +115,10 @@ class Store(Protocol):
            its items too.
         5. Seeding that nobody holds and that has not ended passes to the worker; ``seeded`` ends it,
            if the worker holds it.
-        6. ``items``, ``stats`` and ``state`` are kept.
+        6. ``items``, ``stats`` and ``state`` are kept; what is to be written ``beside`` the crawl is written,
+           as items are: of outcomes only if they were held. Where that cannot be, because the store is no
+           server, or what is under the key is of another type, the batch is refused with
+           :class:`~scrapy_fleet.errors.StoreError`, and nothing of it takes effect.
         7. Leases are handed out, or with ``leave`` the worker is forgotten and all it holds
            released; with ``finish`` the crawl is finished if it is seeded, nothing is open and nobody
            feeds it.
@@ -230,3 +234,9 @@ class Store(Protocol):
 
     def close(self) -> None:
         """Let go of the connection. The crawl stays."""
+
+
+def refuse_beside(batch: Batch) -> None:
+    """For stores that are no servers: there is nothing beside the crawl."""
+    if batch.beside or any(outcome.beside for outcome in batch.outcomes):
+        raise StoreError("The store is no server: nothing can be written beside the crawl.")

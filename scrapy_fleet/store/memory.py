@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from scrapy_fleet import model, politeness
 from scrapy_fleet.errors import CrawlInUse, GivenUp
 from scrapy_fleet.model import Batch, Counts, Entry, Lease, Plan, Receipt, Row, Seeding, Worker
-from scrapy_fleet.store.base import MAX_WANT
+from scrapy_fleet.store.base import MAX_WANT, refuse_beside
 from scrapy_fleet.store.memory_items import Items, ItemVerbs
 from scrapy_fleet.store.memory_leasing import TOKENS_IN_BATCH, Leasing, lease_of, retry_in
 from scrapy_fleet.store.memory_records import Document, Hold, Kept, Member, Slot
@@ -154,6 +154,7 @@ class MemoryStore(ItemVerbs):
         member = self._alive(batch.worker, now)
         if batch.seq <= member.seq:
             return self._receipt_again(member, batch.seq, now)
+        refuse_beside(batch)
         member.seq = batch.seq
         member.known = self._add(batch.adds)
         self._seen.update(batch.marks)

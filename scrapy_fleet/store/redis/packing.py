@@ -11,7 +11,20 @@ from collections.abc import Iterable, Iterator
 from itertools import starmap
 from urllib.parse import quote
 
-from scrapy_fleet.model import Auto, Backoff, Entry, Lease, Notice, Outcome, Override, Plan, Row, Sample
+from scrapy_fleet.errors import StoreError
+from scrapy_fleet.model import (
+    Auto,
+    Backoff,
+    Beside,
+    Entry,
+    Lease,
+    Notice,
+    Outcome,
+    Override,
+    Plan,
+    Row,
+    Sample,
+)
 from scrapy_fleet.politeness import Manners
 
 _size = struct.Struct("<I").pack
@@ -33,6 +46,8 @@ _read_size = struct.Struct("<I")
 _read_short = struct.Struct("<H")
 _key_head = struct.Struct("<IB").pack
 _NO_KEY = _key_head(0, 0)
+_beside = struct.Struct("<HB").pack
+_BESIDE = {"push": 0, "add": 1, "put": 2, "most": 3, "least": 4}
 
 
 def prefix(crawl: str) -> str:
@@ -93,16 +108,40 @@ def notices(notices: Iterable[Notice]) -> bytes:
     )
 
 
-def outcomes(outcomes: Iterable[Outcome]) -> bytes:
+class Besides:
+    """What is written beside the crawl: the keys, what their values must be, and the writing itself."""
+
+    def __init__(self) -> None:
+        self.keys: dict[str, int] = {}
+        self.kinds = ""
+
+    def pack(self, besides: Iterable[Beside]) -> bytes:
+        parts: list[bytes] = []
+        for beside in besides:
+            kind = "l" if beside.do == "push" else "h"
+            if beside.key not in self.keys:
+                self.keys[beside.key] = len(self.keys)
+                self.kinds += kind
+            place = self.keys[beside.key]
+            if self.kinds[place] != kind:
+                raise StoreError(f"{beside.key!r} cannot be a list and a hash: give them different names.")
+            # In the script the crawl's own key comes first, and lists begin with 1.
+            parts += (_beside(place + 2, _BESIDE[beside.do]), _name(beside.field), _sized(beside.value))
+        return b"".join(parts)
+
+
+def outcomes(outcomes: Iterable[Outcome], besides: Besides) -> bytes:
     parts: list[bytes] = []
     for outcome in outcomes:
-        more = (outcome.dead is not None) + 2 * bool(outcome.items)
+        more = (outcome.dead is not None) + 2 * bool(outcome.items) + 4 * bool(outcome.beside)
         parts += (_double(outcome.token), _byte(more))
         if outcome.dead is not None:
             parts.append(_sized(raw(outcome.dead)))
         if outcome.items:
             parts.append(_size(len(outcome.items)))
             parts += map(_sized, outcome.items)
+        if outcome.beside:
+            parts.append(_sized(besides.pack(outcome.beside)))
     return b"".join(parts)
 
 

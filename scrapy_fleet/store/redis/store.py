@@ -119,6 +119,11 @@ class RedisStore(ItemVerbs):
             raise StoreRolledBack(f"{self.url}: {_ROLLED_BACK}")
         if status == b"in use":
             raise CrawlInUse(CrawlInUse.__doc__)
+        if status == b"beside":
+            raise StoreError(
+                f"{self.url}: results cannot be written for others to read: {answer[0].decode()}. "
+                "Remove or rename that key, or choose another (REDIS_ITEMS_KEY, STATS_KEY)."
+            )
         if status == b"clearing":
             # Whoever began to clear it was interrupted.
             self.clear()
@@ -169,6 +174,7 @@ class RedisStore(ItemVerbs):
         )
 
     def commit(self, batch: Batch) -> Receipt:
+        besides = packing.Besides()
         flags = "s" * batch.seeded + "l" * batch.leave + "f" * batch.finish
         want = min(max(batch.want, 0), MAX_WANT)
         tokens = {*(s.token for s in batch.samples), *(o.token for o in batch.outcomes), *batch.releases}
@@ -184,13 +190,15 @@ class RedisStore(ItemVerbs):
                 packing.tokens(tokens),
                 packing.samples(batch.samples),
                 packing.notices(batch.notices),
-                packing.outcomes(batch.outcomes),
+                packing.outcomes(batch.outcomes, besides),
                 packing.tokens(batch.releases),
                 packing.items(batch.items),
                 packing.stats(batch.stats),
                 packing.state(batch.state),
                 packing.doubles(dice.numbers),
                 self._answered.get(batch.worker, -1),
+                *(besides.pack(batch.beside), besides.kinds),
+                keys=tuple(besides.keys),
             )
         if batch.leave:
             self._answered.pop(batch.worker, None)

@@ -30,6 +30,7 @@ from scrapy_fleet.model import (
     Snapshot,
     Worker,
 )
+from scrapy_fleet.store.base import refuse_beside
 from scrapy_fleet.store.sqlite import controlling, observing, papers
 from scrapy_fleet.store.sqlite.applying import Applying
 from scrapy_fleet.store.sqlite.changes import Changes, text
@@ -107,6 +108,7 @@ class SqliteStore(ItemVerbs):
             num: int = worker["num"]
             if batch.seq <= worker["seq"]:
                 return self._repeat(batch, worker, crawl, changes.now)
+            refuse_beside(batch)
             applying = Applying(db, decode_plan(crawl["plan"]), changes)
             known = applying.add(batch.adds) if batch.adds else ()
             if batch.marks:

@@ -4,9 +4,10 @@
 -- ARGV, from the third: worker, seq, flags (letters: s seeded, l leave, f finish), want, and packed lists:
 -- groups (rank, slot) that adds name by position, adds, marks, all tokens that are named below, samples,
 -- notices, outcomes, releases, items, stats, state, and dice (numbers for jitter); then the worker's last
--- batch that was answered.
+-- batch that was answered, and what is to be written beside the crawl: how, and the kinds (see keeping.lua).
 -- Answers: 'ok', now, counts, seeding, known positions (packed), leases (packed: token, lease),
--- retry_in, dice used, mode, terms of slots (packed, see leasing.lua), slots that were held.
+-- retry_in, dice used, mode, terms of slots (packed, see leasing.lua), slots that were held. Or 'beside' and what
+-- is wrong there, with nothing changed.
 
 local worker, seq, flags, want = ARGV[3], tonumber(ARGV[4]), ARGV[5], tonumber(ARGV[6])
 local member_facts = alive(worker)
@@ -16,7 +17,7 @@ local behind = member_facts.seq < tonumber(ARGV[19])
 -- Idle workers ask again and again where there is nothing to be had. They are answered in a third of the
 -- time, without the functions of what follows.
 local asks_only = not behind and seq > member_facts.seq and flags == ''
-  and table.concat(ARGV, '', 7, 17) == '' and member_facts.heard == crawl.held
+  and table.concat(ARGV, '', 7, 17) == '' and ARGV[20] == '' and member_facts.heard == crawl.held
 if asks_only and not (set_back or is_seeder_wanted()) and not may_be_served(worker, want) then
   call('HSET', key('worker:' .. worker), 'seq', seq, 'known', '')
   return {'ok', string.format('%.17g', now), counts(), seeding(worker), '', '', '', 0, crawl.mode, '', {}}
@@ -47,12 +48,14 @@ if seq <= member_facts.seq then
     crawl.mode, terms(mannered), held}
 end
 
+local wrong = wrong_beside(ARGV[21])
+if wrong then return {'beside', wrong} end
 local seeded, leave, finish =
   string.find(flags, 's') ~= nil, string.find(flags, 'l') ~= nil, string.find(flags, 'f') ~= nil
 local known = add_entries(ARGV[7], ARGV[8])
 mark_keys(ARGV[9])
 local mine = downloads_of(worker)
-local kept = settle(worker, member_facts, mine, ARGV[10], ARGV[11], ARGV[13], ARGV[14])
+local kept, beside = settle(worker, member_facts, mine, ARGV[10], ARGV[11], ARGV[13], ARGV[14])
 take_notices(ARGV[12])
 local held = leave and {} or held_slots(worker, seq, member_facts.told)
 
@@ -61,6 +64,7 @@ if seeded and crawl.seeder == worker then crawl.seeded, crawl.seeder = 1, '' end
 local seeds = seeding(worker)
 
 keep(kept, ARGV[15], ARGV[16], ARGV[17])
+write_beside(beside .. ARGV[20])
 
 local leases, retry, rolled, told = '', '', 0, ''
 if leave then

@@ -33,3 +33,37 @@ local function keep(kept, items, stats, state)
     if stays == 1 then call('HSET', key('state'), name, value) else call('HDEL', key('state'), name) end
   end
 end
+
+-- Beside the crawl there may be lists and hashes for other programs: their keys are KEYS[2] and following, and
+-- `kinds` has a letter for each, what it must be: 'l' a list, 'h' a hash. What is wrong with them, if anything
+-- is: it must be known before the first change, since a script that breaks leaves what it has done.
+local function wrong_beside(kinds)
+  local named = {l = 'list', h = 'hash'}
+  for i = 2, #KEYS do
+    local kind = redis.pcall('TYPE', KEYS[i])
+    if kind.err then return KEYS[i] .. ': ' .. kind.err end
+    local wanted = named[string.sub(kinds, i - 1, i - 1)]
+    if kind.ok ~= 'none' and kind.ok ~= wanted then
+      return KEYS[i] .. ' is a ' .. kind.ok .. ', not a ' .. wanted
+    end
+  end
+end
+
+local function write_beside(writing)
+  local at = 1
+  while at <= #writing do
+    local which, how, field, value
+    which, how, field, value, at = unpack_struct('<HBHc0I4c0', writing, at)
+    if how == 0 then
+      call('RPUSH', KEYS[which], value)
+    elseif how == 1 then
+      -- What is there may be no number: then it stays.
+      redis.pcall('HINCRBYFLOAT', KEYS[which], field, value)
+    else
+      local old = how > 2 and tonumber(call('HGET', KEYS[which], field) or '')
+      if not old or (how == 3 and tonumber(value) > old) or (how == 4 and tonumber(value) < old) then
+        call('HSET', KEYS[which], field, value)
+      end
+    end
+  end
+end

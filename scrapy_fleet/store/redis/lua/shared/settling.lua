@@ -75,10 +75,11 @@ local function with_running(packed, running)
   return string.sub(packed, 1, 2) .. (running == OVER and '\0' or '\1') .. string.sub(packed, 4)
 end
 
--- Samples, outcomes and releases; `tokens` are all that they name. The items to keep.
+-- Samples, outcomes and releases; `tokens` are all that they name. The items to keep, and what is to be written
+-- beside the crawl.
 local function settle(worker, facts, mine, tokens, samples, outcomes, releases)
-  local kept = {}
-  if tokens == '' then return kept end
+  local kept, beside = {}, ''
+  if tokens == '' then return kept, beside end
   local held, changed, gone = {}, {}, {}
   do
     local names, slot_names = {}, {}
@@ -142,11 +143,16 @@ local function settle(worker, facts, mine, tokens, samples, outcomes, releases)
     token, more, at = unpack_struct('<c8B', outcomes, at)
     local lease, dead, count = held[token], nil, 0
     if more % 2 == 1 then dead, at = unpack_struct('<I4c0', outcomes, at) end
-    if more >= 2 then count, at = unpack_struct('<I4', outcomes, at) end
+    if more % 4 >= 2 then count, at = unpack_struct('<I4', outcomes, at) end
     for _ = 1, count do
       local item
       item, at = unpack_struct('<I4c0', outcomes, at)
       if lease then kept[#kept + 1] = item end
+    end
+    if more >= 4 then
+      local writing
+      writing, at = unpack_struct('<I4c0', outcomes, at)
+      if lease then beside = beside .. writing end
     end
     if lease then
       local slot = leave_hand(token, lease)
@@ -174,5 +180,5 @@ local function settle(worker, facts, mine, tokens, samples, outcomes, releases)
   end
   call_many('HSET', key('leases:' .. worker), rewritten)
   call_many('HDEL', key('leases:' .. worker), gone)
-  return kept
+  return kept, beside
 end
