@@ -66,7 +66,8 @@ class Frontier:
         self.emptied_once = False
         """The store lost the crawl while it was under way: whatever comes, it is not finished."""
         self._draining = self._busy = self._woken = False
-        self.timing = self._timing = Timing(limits, self.outbox, self._ahead, lambda delay: loop.later(delay, self._wake))
+        self._timing = Timing(limits, self.outbox, self._ahead, lambda delay: loop.later(delay, self._wake))
+        self.timing = self._timing
 
     # Opening and closing
 

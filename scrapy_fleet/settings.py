@@ -133,8 +133,8 @@ TABLE = (
         "FLEET_MAX_IDLE_TIME",
         0.0,
         seconds,
-        "Spiders that are fed with tasks end after so many seconds in which the whole crawl had nothing to do. "
-        "0: they stay for ever. A spider's `max_idle_time` goes before it.",
+        "Spiders that are fed with tasks end after so many seconds in which the whole crawl had nothing "
+        "to do. 0: they stay for ever. A spider's `max_idle_time` goes before it.",
         alias="MAX_IDLE_TIME_BEFORE_CLOSE",
     ),
     Setting(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import random
 import secrets
 from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Iterator
@@ -34,8 +35,8 @@ AT_ONCE = 100
 """So many requests of a task are made before Scrapy's loop has its turn again."""
 WATCH = 0.02
 """Seconds between two looks for new tasks by all idle workers of a crawl together."""
-WATCH_MOST = 1.0
-"""The longest time between two looks of one worker: its beats tell it as much."""
+BEATS = 1.0
+"""Where a worker's turn to look would come less often than this, the beats of so many tell as much."""
 
 
 class Task(Struct, frozen=True):
@@ -85,6 +86,8 @@ class Tasks:
         """Asked now and then, on the store's thread: how many tasks are there to be had."""
         self.wanted: Callable[[], bool] = self._is_idle
         """Whether to ask it."""
+        self.longest = math.inf
+        """The longest time between two looks of this worker."""
 
     # Making requests
 
@@ -199,9 +202,15 @@ class Tasks:
         if hasattr(self._scheduler.spider, "make_requests"):
             self._scheduler.loop.later(random.random() * WATCH, self._look)
 
+    @property
+    def beats_tell(self) -> bool:
+        frontier = self._scheduler.frontier
+        return frontier is not None and WATCH * frontier.workers >= BEATS
+
     def _is_idle(self) -> bool:
         frontier = self._scheduler.frontier
-        return frontier is not None and frontier.timing.hungry and not frontier.held_back
+        idle = frontier is not None and frontier.timing.hungry and not frontier.held_back
+        return idle and not self.beats_tell
 
     def _look(self) -> None:
         scheduler = self._scheduler
@@ -221,7 +230,7 @@ class Tasks:
     def _look_later(self, *, soon: bool = False) -> None:
         frontier = self._scheduler.frontier
         if frontier is not None:
-            wait = WATCH if soon else min(WATCH_MOST, WATCH * max(1, frontier.workers))
+            wait = WATCH if soon else min(self.longest, WATCH * max(1, frontier.workers))
             self._scheduler.loop.later(wait, self._look)
 
 

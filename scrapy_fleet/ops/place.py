@@ -164,7 +164,7 @@ class Place(NamedTuple):
         return f"There is {what} {where} {self.shown}. Say where it is with --url or --jobdir."
 
     def home_of_spider(self, name: str) -> Place | None:
-        """Where the crawl of the project's spider of this name is, or will be; None if there is no such spider."""
+        """Where the crawl of the project's spider of this name is, or will be, if there is such a spider."""
         if self.settings is None:
             return None
         from scrapy.utils.misc import load_object

@@ -13,9 +13,10 @@ def add_push(commands: Any, where: argparse.ArgumentParser, prog: str) -> None:
     push = commands.add_parser(
         "push", parents=[deepcopy(where)], conflict_handler="resolve", help="give a crawl tasks",
         usage=f"{prog} push CRAWL [TASK ...] [--file FILE] [--json] [--priority N] [--new] [options]",
-        description="Tasks for a spider that is fed with them: URLs, JSON objects with the fields of a request "
-        "(url, method, headers, cookies, body, meta, priority, callback, ...), or whatever its make_requests() reads. "
-        "With neither tasks nor files, or with -, they are read from standard input, a line each, as they come.",
+        description="Tasks for a spider that is fed with them: URLs, JSON objects with the fields of a "
+        "request (url, method, headers, cookies, body, meta, priority, callback, ...), or whatever its "
+        "make_requests() reads. With neither tasks nor files, or with -, they are read from standard input, "
+        "a line each, as they come.",
     )  # fmt: skip
     push.add_argument("words", nargs="+", metavar="CRAWL [TASK ...]", help="the crawl, and tasks for it")
     push.add_argument(

@@ -18,9 +18,10 @@ REDIS_ENCODING = "utf-8"
 REDIS_PARAMS: dict[str, Any] = {
     "socket_timeout": 30,
     "socket_connect_timeout": 30,
-    "retry_on_timeout": True,
     "encoding": REDIS_ENCODING,
 }
+if int(redis.__version__.partition(".")[0]) < 6:  # newer ones do so anyway, and warn of it
+    REDIS_PARAMS["retry_on_timeout"] = True
 REDIS_CONCURRENT_REQUESTS = 16
 
 SCHEDULER_QUEUE_KEY = "%(spider)s:requests"

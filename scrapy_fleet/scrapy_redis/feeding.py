@@ -16,7 +16,7 @@ from redis.exceptions import RedisError
 from scrapy_fleet import settings as fleet_settings
 from scrapy_fleet.crawl.codec import TASK
 from scrapy_fleet.crawl.seam import scheduler_of
-from scrapy_fleet.crawl.tasks import WATCH, WATCH_MOST, task_entry
+from scrapy_fleet.crawl.tasks import WATCH, task_entry
 from scrapy_fleet.errors import FleetError, StoreAway
 from scrapy_fleet.model import TASKS
 from scrapy_fleet.scrapy_redis.connection import fleet_url
@@ -33,6 +33,10 @@ logger = logging.getLogger(__name__)
 STOCK, FULL = 4, 64
 """How many batches may wait in the crawl, for each of its workers: while there is enough to do, and while the
 hosts of what waits cannot be asked now."""
+LONGEST = 2.0
+"""Seconds between two looks of one worker, at most: in a large fleet others may be too busy to look."""
+OWN_WAY = 1.0
+"""Seconds between two calls of a project's own ``fetch_data`` or ``next_requests`` that gave nothing."""
 TELL_EVERY = 60.0
 ALONE = 10_000
 """Milliseconds for which one worker reads a key on another server alone."""
@@ -57,7 +61,8 @@ class Feeder:
         if self._takes_its_own_way():
             self._pull()
         else:
-            scheduler.tasks.wanted, scheduler.tasks.look = self._is_room, self._look
+            tasks = scheduler.tasks
+            tasks.wanted, tasks.look, tasks.longest = self._is_room, self._look, LONGEST
 
     def _is_room(self) -> bool:
         assert self._scheduler is not None
@@ -81,7 +86,8 @@ class Feeder:
                 self._told_at = time.monotonic()
                 logger.error("No tasks can be read from %r: %s", self._spider.redis_key, error)
             moved = 0
-        return moved or store.waiting(TASKS)
+        assert self._scheduler is not None
+        return moved or (0 if self._scheduler.tasks.beats_tell else store.waiting(TASKS))
 
     def _move(self, store: Store) -> int:
         key, room = self._spider.redis_key, self._spider.redis_batch_size
@@ -120,7 +126,7 @@ class Feeder:
         return not known or any(getattr(getattr(spider, name), "__func__", None) not in own for name in names)
 
     def _pull(self) -> None:
-        """What these give is in this worker's hands until the next commit, and lost if it is killed before."""
+        """What these give is in this worker's hands until the next commit: lost if it is killed before."""
         scheduler, spider = self._scheduler, self._spider
         assert scheduler is not None
         if scheduler.is_over or scheduler.frontier is None:
@@ -141,7 +147,7 @@ class Feeder:
                         found += 1
             except Exception:
                 logger.exception("Reading tasks from %r failed.", spider.redis_key)
-        scheduler.loop.later(WATCH if found > 0 else WATCH_MOST, self._pull)
+        scheduler.loop.later(WATCH if found > 0 else OWN_WAY, self._pull)
 
 
 def _peek(server: Any, key: str, kind: str, room: int) -> tuple[list[Any], Any]:

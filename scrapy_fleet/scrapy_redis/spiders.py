@@ -152,7 +152,7 @@ class RedisMixin(_Spider):
         """A request, several, or None, from what a producer pushed; whatever it raises makes the task *dead*.
 
         As it is here: a URL; or a JSON object with ``url``, maybe ``method`` and ``meta``, whose other fields
-        are form data; or ``{"request": {...}}`` with the fields of a whole request, as ``FleetSpider`` has it.
+        are form data; or ``{"request": {...}}`` with the fields of a whole request, as in ``FleetSpider``.
         """
         text = bytes_to_str(data, self.redis_encoding)
         try:

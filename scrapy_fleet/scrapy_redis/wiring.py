@@ -55,12 +55,12 @@ class Addon(fleet_addon.Addon):
 def translate(settings: BaseSettings, spidercls: type[Spider]) -> None:
     """Set what the fleet goes by, where the project has not set it."""
     if settings.get("FLEET_URL") is None:
-        settings.set("FLEET_URL", fleet_url(settings), "addon")
+        settings.set("FLEET_URL", fleet_url(settings), "cmdline")
     if settings.get("FLEET_CRAWL") is None:
-        settings.set("FLEET_CRAWL", crawl_name(settings, spidercls), "addon")
+        settings.set("FLEET_CRAWL", crawl_name(settings, spidercls), "cmdline")
     if settings.get("FLEET_ORDER") is None:
         lifo = issubclass(queue_class(settings), queue.LifoQueue)
-        settings.set("FLEET_ORDER", "lifo" if lifo else "fifo", "addon")
+        settings.set("FLEET_ORDER", "lifo" if lifo else "fifo", "cmdline")
     chosen = load_object(settings["DUPEFILTER_CLASS"])
     if isinstance(chosen, type) and issubclass(chosen, RFPDupeFilter):
         if chosen.request_seen is not RFPDupeFilter.request_seen:

@@ -17,26 +17,40 @@ from scrapy_fleet.scrapy_redis.spiders import RedisCrawlSpider, RedisSpider
 class PageSpider(RedisSpider):
     name = "fed"
     max_idle_time = 1
+    site = ""
 
     def parse(self, response: Response) -> Iterator[Any]:
         yield {"page": int(response.css("#number::text").get(""))}
 
 
 class OwnDataSpider(PageSpider):
-    """Its producers push their own kind of data."""
+    """Its producers push data of their own kind; its start URLs are for one worker."""
 
-    site = ""
+    @property
+    def start_urls(self) -> list[str]:  # type: ignore[override]
+        return [f"{self.site}/p/0"]
 
     def make_request_from_data(self, data: bytes) -> Any:
         numbers = json.loads(data)
-        return [Request(f"{self.site}/p/{number}", dont_filter=True) for number in numbers]
+        if len(numbers) == 1:
+            return Request(f"{self.site}/p/{numbers[0]}", dont_filter=True)
+        return (Request(f"{self.site}/p/{number}", dont_filter=True) for number in numbers)
 
 
 class OwnFetchSpider(PageSpider):
-    """Takes tasks in its own way."""
+    """Takes its tasks in its own way, and begins with requests of its own."""
+
+    def start_requests(self) -> Iterator[Request]:
+        yield Request(f"{self.site}/p/0")
 
     def fetch_data(self, redis_key: str, batch_size: int) -> Any:
-        return self.server.lpop(redis_key, 3)
+        return self.server.lpop(redis_key, 30)
+
+
+class OwnRequestsSpider(PageSpider):
+    def next_requests(self) -> Iterator[Request]:
+        while data := self.server.lpop(self.redis_key):
+            yield Request(data.decode(), dont_filter=True)
 
 
 class FollowingSpider(RedisCrawlSpider):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import redis
+from scrapy import Spider
 
 from scrapy_fleet.ops.site import Shape, running
 from tests.crash.fleet import Fleet
@@ -15,63 +17,147 @@ from tests.crash.redis_spiders import (
     FollowingSpider,
     OwnDataSpider,
     OwnFetchSpider,
+    OwnRequestsSpider,
     PageSpider,
     PlainSpider,
 )
+from tests.crash.test_tasks import Mine
 from tests.servers import RedisServer
 
 pytestmark = pytest.mark.crash
 
 SHAPE = Shape("tree", pages=60)
+PAGES = list(range(SHAPE.pages))
+KEY = "fed:start_urls"
 DROP_IN = {
     "ADDONS": {},
     "FLEET_URL": None,
     "SCHEDULER": "scrapy_fleet.scrapy_redis.scheduler.Scheduler",
-    "DUPEFILTER_CLASS": "scrapy_fleet.scrapy_redis.dupefilter.RFPDupeFilter",
 }
 
 
+class Project:
+    """A site, a server, and workers whose settings say nothing of the fleet."""
+
+    def __init__(self, folder: Path, server: RedisServer) -> None:
+        self.folder = folder
+        self.server = server
+        self.client: Any = redis.Redis.from_url(server.url)
+
+    def fleet(self, spider: type[Spider], own: dict[str, Any] | None = None, **arguments: Any) -> Fleet:
+        settings = {**DROP_IN, "REDIS_URL": self.server.url, **(own or {})}
+        return Fleet(self.folder, spider, url=self.server.url, settings=settings, **arguments)
+
+
 @pytest.fixture
-def client(server: RedisServer) -> Iterator[Any]:
-    with redis.Redis.from_url(server.url) as client:
-        yield client
-
-
-def drop_in(server: RedisServer, **settings: Any) -> dict[str, Any]:
-    return {**DROP_IN, "REDIS_URL": server.url, **settings}
+def project(tmp_path: Path, server: RedisServer) -> Iterator[Project]:
+    project = Project(tmp_path, server)
+    yield project
+    project.client.close()
 
 
 @pytest.mark.parametrize("kind", ["list", "set", "zset"])
-def test_fed(kind: str, tmp_path: Path, server: RedisServer, client: Any) -> None:
+def test_every_task_is_run_once(kind: str, project: Project) -> None:
     own = {} if kind == "list" else {f"REDIS_START_URLS_AS_{kind.upper()}": True}
-    with (
-        running(SHAPE) as site,
-        Fleet(tmp_path, PageSpider, url=server.url, settings=drop_in(server, **own)) as fleet,
-    ):
-        urls = [site.url(f"/p/{number}") for number in range(60)]
+    with running(SHAPE) as site, project.fleet(PageSpider, own) as fleet:
+        urls = [site.url(f"/p/{number}") for number in PAGES]
         fleet.start()
         if kind == "list":
-            client.rpush("fed:start_urls", *urls)
+            project.client.rpush(KEY, *urls)
         elif kind == "set":
-            client.sadd("fed:start_urls", *urls)
+            project.client.sadd(KEY, *urls)
         else:
-            client.zadd("fed:start_urls", {url: -number for number, url in enumerate(urls)})
+            project.client.zadd(KEY, {url: number for number, url in enumerate(urls)})
         fleet.finish()
-        print(fleet.workers[0].text()[-3000:])
         assert not site.lost()
         assert site.repeats() == 0
-        assert fleet.items() == list(range(60))
+        assert fleet.items() == PAGES
+        assert project.client.exists(KEY) == 0
 
 
-def test_plain(tmp_path: Path, server: RedisServer) -> None:
-    with (
-        running(SHAPE) as site,
-        Fleet(
-            tmp_path, PlainSpider, url=server.url, settings=drop_in(server), start_url=site.start_url
-        ) as fleet,
-    ):
+def test_none_is_lost_when_workers_are_killed(project: Project) -> None:
+    shape = Shape("tree", pages=300, slow=0.1, delay=(0.02, 0.1))
+    with running(shape) as site, project.fleet(PageSpider) as fleet:
+        urls = [site.url(f"/p/{number}") for number in range(shape.pages)]
+        project.client.rpush(KEY, *urls[:150])
+        for _ in range(3):
+            fleet.start()
+        for killed in range(3):
+            site.wait(pages=30 + 70 * killed)
+            fleet.workers[killed].kill()
+            project.client.rpush(KEY, *urls[150 + 50 * killed : 200 + 50 * killed])
+            fleet.start()
+        fleet.finish()
+        assert not site.lost()
+        assert fleet.items() == list(range(shape.pages))
+
+
+def test_bad_tasks_lose_nothing_but_themselves(project: Project, tmp_path: Path) -> None:
+    mine = tmp_path / "it ran"
+    bad = [b"\xff\xfe", b"no url", b"{", b"[1]", b"7", b"{}", b'{"url": ""}', b'{"url": 5}', b'{"meta": {}}']
+    bad += [b'{"url": "http://a/", "meta": 1}', b'{"request": {"url": "http://a/", "callback": "__init__"}}']
+    bad += [pickle.dumps(Mine(str(mine))), b"", *(b"garbage %d" % number for number in range(10))]
+    with running(SHAPE) as site, project.fleet(PageSpider) as fleet:
+        for number in PAGES:
+            project.client.rpush(KEY, *bad[number : number + 1], site.url(f"/p/{number}"))
         fleet.start()
         fleet.finish()
-        print(fleet.workers[0].text()[-3000:])
+        assert fleet.items() == PAGES
+        dead = {row.payload[1:]: row.reason or "" for row in fleet.scan("dead")}
+        assert dead.keys() == set(bad)
+        assert all(dead.values())
+        assert not mine.exists()
+
+
+def test_a_project_reads_its_own_kind_of_data(project: Project) -> None:
+    with running(SHAPE) as site, project.fleet(OwnDataSpider, site=site.url("")) as fleet:
+        workers = [fleet.start(), fleet.start()]
+        project.client.rpush(KEY, *(f"[{', '.join(map(str, range(n, n + 7)))}]" for n in range(1, 57, 7)))
+        project.client.rpush(KEY, "[57]", "[58]", "[59]")
+        fleet.finish()
+        assert fleet.items() == PAGES
+        assert site.repeats() == 0, "a start URL is for one worker"
+        assert all("Traceback" not in worker.text() for worker in workers)
+
+
+@pytest.mark.parametrize("spider", [OwnFetchSpider, OwnRequestsSpider])
+def test_a_project_takes_tasks_in_its_own_way(spider: type[PageSpider], project: Project) -> None:
+    first = 1 if spider is OwnFetchSpider else 0
+    with running(SHAPE) as site, project.fleet(spider, site=site.url("")) as fleet:
+        project.client.rpush(KEY, *(site.url(f"/p/{number}") for number in PAGES[first:]))
+        fleet.start(MAX_IDLE_TIME_BEFORE_CLOSE=2)
+        fleet.finish()
+        assert fleet.items() == PAGES
+
+
+def test_rules_are_followed(project: Project) -> None:
+    with running(SHAPE) as site, project.fleet(FollowingSpider) as fleet:
+        project.client.lpush("following:urls", site.start_url)
+        fleet.start()
+        fleet.finish()
+        assert fleet.items() == PAGES
+
+
+def test_only_the_scheduler_is_used(project: Project) -> None:
+    """Nothing of ours is asked before the engine is there."""
+    own = {"SCHEDULER_QUEUE_CLASS": "scrapy_fleet.scrapy_redis.queue.FifoQueue", "ROBOTSTXT_OBEY": True}
+    own["AUTOTHROTTLE_ENABLED"], own["AUTOTHROTTLE_START_DELAY"] = True, 0.001
+    with running(SHAPE) as site, project.fleet(PlainSpider, own, start_url=site.start_url) as fleet:
+        first = fleet.start()
+        site.wait(pages=20)
+        first.kill()
+        fleet.start()
+        fleet.finish()
         assert not site.lost()
-        assert fleet.items() == list(range(60))
+        assert fleet.items() == PAGES
+
+
+def test_what_was_there_can_be_flushed_at_the_start(project: Project) -> None:
+    with running(SHAPE) as site, project.fleet(PlainSpider, start_url=site.start_url) as fleet:
+        first = fleet.start(CLOSESPIDER_PAGECOUNT=10)
+        first.ended()
+        assert fleet.snapshot().counts.waiting > 0
+        fleet.start(SCHEDULER_FLUSH_ON_START=True, SCHEDULER_IDLE_BEFORE_CLOSE=1)
+        fleet.finish()
+        assert fleet.snapshot().counts.done == SHAPE.pages
+        assert site.visits()["/p/0"] == 2

@@ -43,7 +43,7 @@ def pages(first: int, last: int) -> list[bytes]:
 def test_none_is_lost_when_workers_are_killed(tmp_path: Path, url: str | None) -> None:
     with running(SHAPE) as site, Fleet(tmp_path, TaskSpider, url=url, site=site.url("")) as fleet:
         push(fleet, *pages(0, 100))
-        for number in range(3):
+        for _ in range(3):
             fleet.start()
         for killed in range(3):
             site.wait(pages=40 + 60 * killed)
