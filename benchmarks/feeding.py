@@ -25,10 +25,11 @@ import redis
 from benchmarks import peer
 from benchmarks.host import Host, serving
 from benchmarks.measure import ROOT, scratch, table
-from scrapy_fleet.crawl.tasks import BEATS, WATCH, task_entry
+from scrapy_fleet.crawl.tasks import BEATS, WATCH
 from scrapy_fleet.model import TASKS, Batch, Plan, Worker
 from scrapy_fleet.ops.site import Shape, running
 from scrapy_fleet.ops.site.running import RunningSite
+from scrapy_fleet.pushing import task_entry
 from scrapy_fleet.scrapy_redis.feeding import LONGEST
 from scrapy_fleet.settings import open_store
 

@@ -26,11 +26,9 @@ from scrapy_fleet.crawl.callbacks import callbacks, describe_callable, no_callba
 from scrapy_fleet.crawl.plain import ATOMS, SURE_ATOMS, VERSION, a_kind, encode, lower, pack, read, unpack
 from scrapy_fleet.crawl.seam import plain_request, request_values, restore_url_and_body
 from scrapy_fleet.errors import Unreadable, Unstorable
+from scrapy_fleet.pushing import TASK
 
 __all__ = ["TASK", "Codec", "pack", "unpack"]
-
-TASK = b"\x02"
-"""What the payload of a task begins with (see tasks.py), where that of a request has its version."""
 
 # Short key -> attribute, and the type it must have.
 _FIELDS: dict[str, tuple[str, type | tuple[type, ...]]] = {

@@ -11,7 +11,6 @@ import json
 import logging
 import math
 import random
-import secrets
 from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Iterator
 from inspect import isawaitable
 from itertools import islice
@@ -21,9 +20,9 @@ from msgspec import Struct
 from scrapy import Request
 from scrapy.utils.defer import deferred_from_coro
 
-from scrapy_fleet.crawl.codec import TASK
 from scrapy_fleet.errors import FleetError, Unreadable
-from scrapy_fleet.model import TASKS, Entry, Lease, Outcome
+from scrapy_fleet.model import TASKS, Lease, Outcome
+from scrapy_fleet.pushing import TASK
 
 if TYPE_CHECKING:
     from scrapy_fleet.crawl.scheduler import Scheduler
@@ -62,12 +61,6 @@ class Task(Struct, frozen=True):
             if isinstance(error, Unreadable):
                 raise
             raise Unreadable(f"the task is no JSON: {error}") from None
-
-
-def task_entry(data: bytes, priority: int = 0, *, once: bool = True) -> Entry:
-    """A task as a store keeps it; ``once``: the very same entry, pushed again, is recognised."""
-    key = int.from_bytes(secrets.token_bytes(8), "big", signed=True) if once else None
-    return Entry(TASKS, TASK + data, priority, key, seed=True)
 
 
 def is_task(lease: Lease) -> bool:
@@ -116,10 +109,9 @@ class Tasks:
             self._draw(place, task, requests)
 
     def _draw(self, place: Request, task: Task, requests: Iterator[Any]) -> None:
-        if not self._is_ours(place):
-            return
         scheduler = self._scheduler
-        assert scheduler.frontier is not None
+        if not self._is_ours(place) or scheduler.frontier is None:
+            return
         if scheduler.frontier.congested:
             scheduler.loop.later(0.05, lambda: self._draw(place, task, requests))
             return
@@ -166,6 +158,8 @@ class Tasks:
 
     def _is_ours(self, place: Request) -> bool:
         """Whether the lease is still held; if not, another worker makes the same requests."""
+        if self._scheduler.is_over:
+            return False  # it stays among those that are being made, and goes back when the worker leaves
         frontier = self._scheduler.frontier
         token = self.making.get(place)
         if token is not None and frontier is not None and frontier.lease(token) is not None:
@@ -176,6 +170,7 @@ class Tasks:
     def _end(self, place: Request) -> None:
         assert self._scheduler.frontier is not None
         del self.making[place]
+        self._count("fleet/tasks/done")
         for outcome in self._scheduler.running.end(place):
             self._scheduler.frontier.settle(outcome)
 
@@ -189,11 +184,14 @@ class Tasks:
             *(reason, shown(task.data)),
             exc_info=None if isinstance(error, FleetError | UnicodeError) else error,
         )
-        assert self._scheduler.crawler.stats is not None
-        self._scheduler.crawler.stats.inc_value("fleet/tasks/dead")
+        self._count("fleet/tasks/dead")
         token = self.making.pop(place)
         self._scheduler.running.forget(place)
         self._scheduler.frontier.settle(Outcome(token, dead=reason))
+
+    def _count(self, name: str) -> None:
+        assert self._scheduler.crawler.stats is not None
+        self._scheduler.crawler.stats.inc_value(name)
 
     # Looking for tasks
 

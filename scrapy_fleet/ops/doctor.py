@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from scrapy_fleet.errors import FleetError
 from scrapy_fleet.ops.children import environment
-from scrapy_fleet.ops.place import Place, in_project
+from scrapy_fleet.ops.place import Place, in_project, is_drop_in
 from scrapy_fleet.ops.show import count, paint, plain, print_json
 
 if TYPE_CHECKING:
@@ -144,6 +144,8 @@ def _project(settings: BaseSettings) -> Iterator[Check]:
     ]
     if any(name in ("scrapy_fleet.Addon", "scrapy_fleet.addon.Addon", "Addon") for name in addons):
         yield Check("add-on", "ok", "it is switched on for the project")
+    elif is_drop_in(settings):
+        yield Check("add-on", "ok", "the scheduler of scrapy_fleet.scrapy_redis brings it")
     else:
         yield Check(
             "add-on",
@@ -151,8 +153,14 @@ def _project(settings: BaseSettings) -> Iterator[Check]:
             "It is not switched on for the project (a spider may do so for itself).",
             'Put ADDONS = {"scrapy_fleet.Addon": 500} into settings.py.',
         )
+    any_spider = type("AnySpider", (Spider,), {"name": "any"})
     try:
-        options = fleet_settings.read(settings, type("AnySpider", (Spider,), {"name": "any"}))
+        if is_drop_in(settings):
+            from scrapy_fleet.scrapy_redis.wiring import translate
+
+            settings = settings.copy()
+            translate(settings, any_spider)
+        options = fleet_settings.read(settings, any_spider)
     except FleetError as error:
         yield Check("settings", "fail", str(error), "Correct it in settings.py, or where else it is set.")
         return

@@ -8,7 +8,7 @@ from contextlib import closing
 
 import msgspec
 
-from scrapy_fleet.model import Override, SlotView
+from scrapy_fleet.model import TASKS, Override, SlotView
 from scrapy_fleet.ops.place import Place
 from scrapy_fleet.ops.show import count, duration, number, paint, plain, print_json, table
 
@@ -44,7 +44,7 @@ def slots_table(slots: Sequence[SlotView], *, indent: int = 0) -> str:
             number(slot.leased),
             number(slot.done),
             duration(slot.delay) if slot.delay else "-",
-            number(slot.concurrency),
+            "-" if slot.name == TASKS else number(slot.concurrency),
             "-" if slot.latency is None else duration(slot.latency),
             _next_in(slot),
         ]

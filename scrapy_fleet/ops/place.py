@@ -32,6 +32,19 @@ def project_settings() -> BaseSettings | None:
         raise FleetError(f"The settings of the project cannot be read: {error!r}.") from error
 
 
+def is_drop_in(settings: BaseSettings) -> bool:
+    """Whether a project names the scheduler as it did for scrapy-redis."""
+    return "scrapy_fleet.scrapy_redis." in str(settings.get("SCHEDULER"))
+
+
+def _url_of_drop_in(settings: BaseSettings) -> str | None:
+    if not is_drop_in(settings):
+        return None
+    from scrapy_fleet.scrapy_redis.connection import fleet_url
+
+    return fleet_url(settings)
+
+
 class Place(NamedTuple):
     """What the command line and the settings say of where to look."""
 
@@ -51,7 +64,8 @@ class Place(NamedTuple):
             return cls(url, jobdir, None, settings, fixed=True)
         if settings is None:
             return cls()
-        return cls(settings.get("FLEET_URL"), settings.get("JOBDIR"), settings.get("FLEET_CRAWL"), settings)
+        url = settings.get("FLEET_URL") or _url_of_drop_in(settings)
+        return cls(url, settings.get("JOBDIR"), settings.get("FLEET_CRAWL"), settings)
 
     @property
     def has_files(self) -> bool:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from scrapy_fleet.errors import FleetError, StoreAway, StoreError
 from scrapy_fleet.ops.show import count, paint
+from scrapy_fleet.pushing import task_entry
 
 if TYPE_CHECKING:
     from scrapy_fleet.model import Entry
@@ -41,9 +42,6 @@ def push(
     priority: int,
     new: bool,
 ) -> int:
-    # What it brings with it is not needed by other commands.
-    from scrapy_fleet.crawl.tasks import task_entry
-
     store, name = _open(place, crawl, new=new)
     producer = f"push-{os.getpid()}-{secrets.token_hex(4)}"
     pushed = 0

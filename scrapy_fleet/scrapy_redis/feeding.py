@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 from redis.exceptions import RedisError
 
 from scrapy_fleet import settings as fleet_settings
-from scrapy_fleet.crawl.codec import TASK
 from scrapy_fleet.crawl.seam import scheduler_of
-from scrapy_fleet.crawl.tasks import WATCH, task_entry
+from scrapy_fleet.crawl.tasks import WATCH
 from scrapy_fleet.errors import FleetError, StoreAway
 from scrapy_fleet.model import TASKS
+from scrapy_fleet.pushing import TASK, task_entry
 from scrapy_fleet.scrapy_redis.connection import fleet_url
 
 if TYPE_CHECKING:

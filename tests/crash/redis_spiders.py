@@ -6,7 +6,8 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from scrapy import Request, Spider
+from scrapy import Request, Spider, signals
+from scrapy.crawler import Crawler
 from scrapy.http import Response
 from scrapy.linkextractors import LinkExtractor
 from scrapy.spiders import Rule
@@ -65,11 +66,29 @@ class FollowingSpider(RedisCrawlSpider):
     parse_start_url = parse_page
 
 
+def one_of(method: Any) -> Any:
+    return method[0] if isinstance(method, tuple) else method
+
+
 class PlainSpider(Spider):
     """Not fed at all; it only uses the scheduler, and was written for an old Scrapy."""
 
     name = "plain"
     start_url = ""
+
+    @classmethod
+    def from_crawler(cls, crawler: Crawler, *args: Any, **kwargs: Any) -> PlainSpider:
+        spider = super().from_crawler(crawler, *args, **kwargs)
+        crawler.signals.connect(spider.tell_order, signals.spider_opened)
+        return spider
+
+    def tell_order(self) -> None:
+        """Which middleware comes before which, in every way that goes through them."""
+        engine: Any = self.crawler.engine
+        for manager in (engine.scraper.spidermw, engine.downloader.middleware):
+            for name, methods in sorted(manager.methods.items()):
+                kinds = [type(getattr(one_of(method), "__self__", None)).__name__ for method in methods]
+                self.logger.info("order of %s: %s", name, " ".join(kinds))
 
     def start_requests(self) -> Iterator[Request]:
         yield Request(self.start_url)

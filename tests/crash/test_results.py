@@ -24,7 +24,7 @@ from tests.servers import RedisServer
 
 pytestmark = pytest.mark.crash
 
-SHAPE = Shape("tree", pages=150)
+SHAPE = Shape("tree", pages=150, seed=1)
 PIPELINE = {"ITEM_PIPELINES": {"scrapy_fleet.scrapy_redis.pipelines.RedisPipeline": 300}}
 STATS = {"STATS_CLASS": "scrapy_fleet.scrapy_redis.stats.RedisStatsCollector", "LOGSTATS_INTERVAL": 0.1}
 
@@ -59,11 +59,12 @@ def test_items_in_a_list_survive_kills(
         ) as fleet,
     ):
         fleet.start()
-        doomed = fleet.start()
-        for number in (30, 70, 110):
-            site.wait(pages=number)
-            doomed.kill()
+        with fleet.held_open():
             doomed = fleet.start()
+            for number in (30, 70, 110):
+                site.wait(pages=number)
+                doomed.kill()
+                doomed = fleet.start()
         fleet.finish()
         assert fleet.snapshot().items == 0
         found = pages(client)
@@ -195,8 +196,8 @@ def test_the_hash_has_the_sums_of_all_workers(
         ) as fleet,
     ):
         fleet.start()
-        fleet.start()
         with fleet.held_open():
+            fleet.start()
             site.wait(pages=SHAPE.pages)
         fleet.finish()
         for worker in fleet.workers:

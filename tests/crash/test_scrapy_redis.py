@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -92,6 +93,20 @@ def test_none_is_lost_when_workers_are_killed(project: Project) -> None:
         assert fleet.items() == list(range(shape.pages))
 
 
+def test_a_slow_page_holds_up_no_others(project: Project) -> None:
+    """Tasks come in whenever there is room, not when all is done."""
+    shape = Shape("tree", pages=60, slow=1 / 60, delay=(60, 60))
+    with running(shape) as site, project.fleet(PageSpider) as fleet:
+        (slow,) = site.site.delays
+        fast = [site.url(f"/p/{number}") for number in PAGES if number != slow]
+        fleet.start()
+        project.client.rpush(KEY, site.url(f"/p/{slow}"))
+        for done in range(0, 59, 20):
+            project.client.rpush(KEY, *fast[done : done + 20])
+            site.wait(pages=min(59, done + 20))
+        assert f"/p/{slow}" not in site.visits()
+
+
 def test_bad_tasks_lose_nothing_but_themselves(project: Project, tmp_path: Path) -> None:
     mine = tmp_path / "it ran"
     bad = [b"\xff\xfe", b"no url", b"{", b"[1]", b"7", b"{}", b'{"url": ""}', b'{"url": 5}', b'{"meta": {}}']
@@ -141,13 +156,17 @@ def test_rules_are_followed(project: Project) -> None:
 def test_only_the_scheduler_is_used(project: Project) -> None:
     """Nothing of ours is asked before the engine is there."""
     own = {"SCHEDULER_QUEUE_CLASS": "scrapy_fleet.scrapy_redis.queue.FifoQueue", "ROBOTSTXT_OBEY": True}
-    own["AUTOTHROTTLE_ENABLED"], own["AUTOTHROTTLE_START_DELAY"] = True, 0.001
+    own |= {"AUTOTHROTTLE_ENABLED": True, "AUTOTHROTTLE_START_DELAY": 0.001, "DOWNLOAD_DELAY": 0.001}
+    own["AUTOTHROTTLE_TARGET_CONCURRENCY"] = 50
     with running(SHAPE) as site, project.fleet(PlainSpider, own, start_url=site.start_url) as fleet:
         first = fleet.start()
         site.wait(pages=20)
         first.kill()
-        fleet.start()
+        second = fleet.start(ADDONS={"scrapy_fleet.scrapy_redis.wiring.Addon": 500})
         fleet.finish()
+        orders = [re.findall(r"order of .*", worker.text()) for worker in (first, second)]
+        assert len(orders[0]) > 5
+        assert orders[0] == orders[1], "the same as with the add-on"
         assert not site.lost()
         assert fleet.items() == PAGES
 

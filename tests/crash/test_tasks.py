@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from scrapy_fleet.crawl.tasks import task_entry
 from scrapy_fleet.ops.site import Shape, running
+from scrapy_fleet.pushing import task_entry
 from tests.crash.fleet import Fleet
 from tests.crash.task_spiders import ManySpider, TaskSpider
 
