@@ -23,6 +23,7 @@ from scrapy_fleet.ops.host_arguments import (
     finish_host_options,
     run_host_command,
 )
+from scrapy_fleet.ops.importing import add_import, run_import
 from scrapy_fleet.ops.push_arguments import add_push, finish_push_options
 
 if TYPE_CHECKING:
@@ -93,6 +94,7 @@ def add_commands(parser: argparse.ArgumentParser, prog: str) -> None:
     add_host_commands(commands, where, prog)
     add_push(commands, where, prog)
     add_data_commands(commands, crawl, where, prog)
+    add_import(commands, common, prog)
 
     peek = commands.add_parser(
         "peek", parents=[crawl, where], help="the next requests",
@@ -218,6 +220,8 @@ def _run(opts: argparse.Namespace, settings: BaseSettings | None) -> int:
         from scrapy_fleet.ops.demo import demo
 
         return demo(pages=opts.pages, workers=opts.workers, keep=opts.keep, as_json=opts.as_json)
+    if opts.fleet_command == "import":
+        return run_import(opts, settings)
     if opts.fleet_command == "doctor":
         from scrapy_fleet.ops.doctor import doctor
 

@@ -139,8 +139,9 @@ class Store(Protocol):
         It holds for ``ttl`` seconds, and is given up at the next beat of any worker after that; 0 ends it.
         """
 
-    def push(self, entries: tuple[Entry, ...]) -> tuple[int, ...]:
+    def push(self, entries: tuple[Entry, ...], marks: tuple[int, ...] = ()) -> tuple[int, ...]:
         """Queue entries from outside of any worker; the positions of those whose key is *known*.
+        Then mark keys as seen without queueing anything.
 
         They are treated as ``adds`` of a batch are: what is accepted opens a finished crawl again. The
         crawl is made if it is not there. Entries that have keys of their own can be pushed again after

@@ -17,10 +17,11 @@ from scrapy_fleet.model import Batch, Counts, Entry, Lease, Plan, Receipt, Row, 
 from scrapy_fleet.store.base import MAX_WANT, refuse_beside
 from scrapy_fleet.store.memory_items import Items, ItemVerbs
 from scrapy_fleet.store.memory_leasing import TOKENS_IN_BATCH, Leasing, lease_of, retry_in
-from scrapy_fleet.store.memory_records import Document, Hold, Kept, Member, Slot
+from scrapy_fleet.store.memory_papers import Document, PaperVerbs
+from scrapy_fleet.store.memory_records import Hold, Kept, Member, Slot
 
 
-class MemoryStore(ItemVerbs):
+class MemoryStore(ItemVerbs, PaperVerbs):
     """The contract of :class:`~scrapy_fleet.store.base.Store`, in plain dicts and lists."""
 
     url = "memory://"
@@ -81,8 +82,7 @@ class MemoryStore(ItemVerbs):
             slot.plan = plan
         resumed = not new_run and self._accepted > 0
         others = tuple(member.worker for id, member in self._members.items() if id != worker.id)
-        seeding = self._seeding(worker.id)
-        counts, state = self._counts(), dict(self._state)
+        counts, seeding, state = self._counts(), self._seeding(worker.id), dict(self._state)
         return model.Joined(self._run, resumed, counts, seeding, state, others, self._mode)
 
     def beat(self, worker: str) -> model.Beat:
@@ -102,8 +102,10 @@ class MemoryStore(ItemVerbs):
         if ttl > 0:
             self._producers[producer] = self._clock() + ttl
 
-    def push(self, entries: tuple[Entry, ...]) -> tuple[int, ...]:
-        return self._add(entries)
+    def push(self, entries: tuple[Entry, ...], marks: tuple[int, ...] = ()) -> tuple[int, ...]:
+        known = self._add(entries)
+        self._seen.update(marks)
+        return known
 
     def waiting(self, slot: str) -> int:
         return self._slots[slot].waiting() if slot in self._slots else 0
@@ -393,13 +395,6 @@ class MemoryStore(ItemVerbs):
 
     def seen(self, keys: tuple[int, ...]) -> tuple[bool, ...]:
         return tuple(key in self._seen for key in keys)
-
-    def paper(self, name: str, worker: str, max_age: float, patience: float) -> model.Paper:
-        document = self._papers.setdefault(name, Document())
-        return document.ask(worker, max_age, patience, self._clock())
-
-    def write_paper(self, name: str, data: bytes) -> None:
-        self._papers[name] = Document(data, self._clock())
 
     def close(self) -> None:
         """There is no connection to let go of."""

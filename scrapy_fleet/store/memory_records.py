@@ -1,11 +1,11 @@
-"""What a store in memory keeps: entries, slots, leases, workers and papers."""
+"""What a store in memory keeps: entries, slots, leases and workers."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
 from scrapy_fleet import politeness
-from scrapy_fleet.model import Entry, Override, Paper, Plan, Row, Rule, SlotView, Worker, WorkerView
+from scrapy_fleet.model import Entry, Override, Plan, Row, Rule, SlotView, Worker, WorkerView
 from scrapy_fleet.politeness import Manners
 from scrapy_fleet.store.base import HORIZON
 
@@ -162,20 +162,3 @@ class Member:
     def view(self, now: float) -> WorkerView:
         id, host, pid = self.worker.id, self.worker.host, self.worker.pid
         return WorkerView(id, host, pid, len(self.holds), now - self.joined, self.deadline - now)
-
-
-@dataclass(slots=True, eq=False)
-class Document:
-    """A paper, or who makes it."""
-
-    data: bytes | None = None
-    written: float = 0.0
-    maker: str | None = None
-    since: float = 0.0  # when its making was given to the maker
-
-    def ask(self, worker: str, max_age: float, patience: float, now: float) -> Paper:
-        if self.data is not None and now - self.written <= max_age:
-            return Paper(self.data, now - self.written)
-        if self.maker is None or now - self.since >= patience:
-            self.maker, self.since = worker, now
-        return Paper(mine=self.maker == worker)

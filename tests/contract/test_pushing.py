@@ -137,3 +137,13 @@ def test_a_beat_tells_how_many_workers_there_are(store: Store, clock: Clock) -> 
     one.beat()
     clock.advance(2)
     assert one.beat().workers == 1
+
+
+def test_keys_can_be_marked_as_seen_with_them(store: Store) -> None:
+    assert store.push((page("1", key=1), page("2", key=2)), (1, 3, 3, -(2**63))) == ()
+    assert store.seen((1, 2, 3, 4, -(2**63))) == (True, True, True, False, True)
+    assert store.push((page("3", key=3), page("4", key=4))) == (0,)
+    assert store.push((), (4, 5)) == ()
+    assert store.snapshot().seen == 6
+    assert store.snapshot().counts.waiting == 3
+    conserved(store)

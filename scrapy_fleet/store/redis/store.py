@@ -266,8 +266,9 @@ class RedisStore(ItemVerbs):
     def feed(self, producer: str, ttl: float) -> None:
         self._run("feed", _new_id(), packing.raw(producer), ttl)
 
-    def push(self, entries: tuple[Entry, ...]) -> tuple[int, ...]:
-        return packing.read_positions(self._run("push", _new_id(), *packing.adds(entries))[0])
+    def push(self, entries: tuple[Entry, ...], marks: tuple[int, ...] = ()) -> tuple[int, ...]:
+        adds = packing.adds(entries)
+        return packing.read_positions(self._run("push", _new_id(), *adds, packing.marks(marks))[0])
 
     def waiting(self, slot: str) -> int:
         size = self._server.command("ZSCORE", f"{self._prefix}sizes", packing.raw(slot))

@@ -203,9 +203,11 @@ class SqliteStore(ItemVerbs):
             else:
                 execute("DELETE FROM producer WHERE name = ?", (producer,))
 
-    def push(self, entries: tuple[Entry, ...]) -> tuple[int, ...]:
+    def push(self, entries: tuple[Entry, ...], marks: tuple[int, ...] = ()) -> tuple[int, ...]:
         with self._changing() as (crawl, changes, applying):
-            known = applying.add(entries)
+            known = applying.add(entries) if entries else ()
+            if marks:
+                changes.counts["seen"] += self._db.run("mark_keys", keys=text(marks)).rowcount
             accepted = len(known) < len(entries)
             changes.write(seeder=crawl["seeder"], finished=crawl["finished"] and not accepted)
             return known
