@@ -52,7 +52,13 @@ process = CrawlerProcess(json.loads(sys.argv[1]))
 process.crawl(Fed)
 process.start()
 """
-COMMON = {"LOG_LEVEL": "ERROR", "ROBOTSTXT_OBEY": False, "TELNETCONSOLE_ENABLED": False}
+COMMON = {
+    "CONCURRENT_REQUESTS": 16,
+    "CONCURRENT_REQUESTS_PER_DOMAIN": 16,
+    "LOG_LEVEL": "ERROR",
+    "ROBOTSTXT_OBEY": False,
+    "TELNETCONSOLE_ENABLED": False,
+}
 
 
 def settings_of(side: str, url: str) -> dict[str, Any]:
@@ -163,9 +169,42 @@ def idle(host: Host, number: int, seconds: float) -> tuple[float, float]:
     return used / took, took
 
 
+def rates(host: Host, pages: int, python: str | None) -> list[list[str]]:
+    """Pages a second while a list of tasks is worked off, 16 at a time; also with one page of ten seconds."""
+    url = f"redis://127.0.0.1:{host.port}/0"
+    rows = []
+    client = redis.Redis.from_url(url)
+    for side in ("ours", "theirs") if python is not None else ("ours",):
+        found = {}
+        for slow in (False, True):
+            host.empty()
+            with (
+                running(Shape("tree", pages=pages + 1)) as site,
+                running(Shape("tree", pages=2, links=1, slow=1.0, delay=(10, 10))) as other,
+                workers(side, url, 1, python if side == "theirs" and python else sys.executable),
+            ):
+                client.rpush(KEY, site.url("/p/0"))  # it is there
+                site.wait(pages=1)
+                time.sleep(1)
+                if slow:
+                    client.rpush(KEY, other.url("/p/1"))
+                client.rpush(KEY, *(site.url(f"/p/{number}") for number in range(1, pages + 1)))
+                site.wait(pages=pages + 1, timeout=300)
+                times = sorted(line.time for line in site.log() if line.event == "done")[1:]
+                # From the first to the last: when the feeding begins is measured above.
+                found[slow] = (len(times) - 1) / (times[-1] - times[0])
+        kept = found[True] / found[False]
+        name = {"ours": "RedisSpider", "theirs": "scrapy-redis"}[side]
+        rows.append([name, f"{found[False]:.0f}/s", f"{found[True]:.0f}/s", f"{100 * kept:.0f} %"])
+        print(rows[-1], flush=True)
+    client.close()
+    return rows
+
+
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser("python -m benchmarks.feeding", description="Measure feeding.")
     parser.add_argument("--pushes", type=int, default=PUSHES)
+    parser.add_argument("--pages", type=int, default=2000)
     parser.add_argument("--workers", type=int, default=IDLE_WORKERS)
     parser.add_argument("--seconds", type=float, default=SECONDS)
     parser.add_argument("--alone", action="store_true", help="without scrapy-redis")
@@ -175,6 +214,8 @@ def main(arguments: list[str] | None = None) -> None:
     with serving() as host, scratch() as folder:
         rows = latency(host, folder, args.pushes, python)
         print(table(["fed by", "store", "workers", "median", "9 of 10"], rows))
+        rows = rates(host, args.pages, python)
+        print(table(["fed by", "pages", "with one of 10 s", "kept"], rows))
         share, took = idle(host, args.workers, args.seconds)
         print(f"{args.workers} idle workers: {100 * share:.1f} % of a core on the server ({took:.0f} s)")
 

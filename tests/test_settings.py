@@ -53,6 +53,7 @@ ANOTHER: dict[str, tuple[Any, str, Any]] = {
     "FLEET_BACKOFF_MAX": (30, "most", 30.0),
     "FLEET_BREAKER": ("0", "failures", 0),
     "FLEET_HOST_PATIENCE": ("0", "patience", 0.0),
+    "FLEET_MAX_IDLE_TIME": (7.5, "max_idle_time", 7.5),
     "FLEET_ROBOTS_MAX_AGE": (60, "robots_max_age", 60.0),
 }
 
