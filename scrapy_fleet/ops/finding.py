@@ -19,6 +19,7 @@ from scrapy.utils.request import RequestFingerprinter
 from scrapy_fleet.crawl.codec import Codec, describe
 from scrapy_fleet.errors import FleetError
 from scrapy_fleet.model import Kind, Row
+from scrapy_fleet.ops.place import is_drop_in
 
 if TYPE_CHECKING:
     from scrapy_fleet.store.base import Store
@@ -45,7 +46,13 @@ def fingerprinter_of(settings: BaseSettings | None, crawl: str) -> Any:
     own = Settings() if settings is None else settings.copy()
     try:
         crawler = Crawler(_spider(own, crawl), Settings(own))
+        drop_in = is_drop_in(crawler.settings)
         crawler.addons.load_settings(crawler.settings)  # an add-on may bring its own
+        if drop_in:
+            from scrapy_fleet.scrapy_redis.scheduler import filter_fingerprinter
+
+            if (own_filter := filter_fingerprinter(crawler)) is not None:
+                return own_filter
         return build_from_crawler(load_object(crawler.settings["REQUEST_FINGERPRINTER_CLASS"]), crawler)
     except Exception as error:  # whatever a project's classes may raise
         raise FleetError(f"The project's fingerprinter of requests cannot be made: {error!r}.") from error

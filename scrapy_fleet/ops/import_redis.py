@@ -82,8 +82,8 @@ def import_redis(opts: argparse.Namespace, settings: BaseSettings | None) -> int
             _tell_plan(project, source, (queue, seen, start), takes_start=takes_start)
         if pickles and not opts.trust_pickle:
             raise FleetError(
-                f"{queue.key} holds pickles ({pickles} of the first {looked} requests). A pickle can be made to "
-                "run code; --trust-pickle reads those that hold plain data, and refuses all others. "
+                f"{queue.key} holds pickles ({pickles} of the first {looked} requests). A pickle can be made "
+                "to run code; --trust-pickle reads those that hold plain data, and refuses all others. "
                 "Nothing was changed."
             )
         if match is False and seen.size:

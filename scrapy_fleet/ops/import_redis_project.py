@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from typing import TYPE_CHECKING, Any
 
@@ -13,22 +12,27 @@ from scrapy.utils.misc import build_from_crawler, load_object
 from scrapy_fleet import settings as fleet_settings
 from scrapy_fleet.crawl.codec import Codec
 from scrapy_fleet.errors import FleetError, Unreadable
+from scrapy_fleet.model import Batch
 from scrapy_fleet.ops.finding import keys_of
 from scrapy_fleet.ops.place import project_settings
 from scrapy_fleet.ops.plain_pickle import is_pickle, loads
+from scrapy_fleet.process import this_worker
 from scrapy_fleet.scrapy_redis import defaults
 from scrapy_fleet.scrapy_redis.beside import is_same_server
 from scrapy_fleet.scrapy_redis.connection import fleet_url
 from scrapy_fleet.scrapy_redis.queue import PriorityQueue
 from scrapy_fleet.scrapy_redis.requests import request_of
-from scrapy_fleet.scrapy_redis.scheduler import Scheduler
+from scrapy_fleet.scrapy_redis.scheduler import Scheduler, filter_fingerprinter
 from scrapy_fleet.scrapy_redis.spiders import RedisMixin
-from scrapy_fleet.scrapy_redis.wiring import Addon, filter_of, queue_class
+from scrapy_fleet.scrapy_redis.wiring import Addon, queue_class
 
 if TYPE_CHECKING:
     from scrapy import Request, Spider
 
     from scrapy_fleet.store.base import Store
+
+
+TTL = 60.0
 
 
 def open_project(
@@ -79,8 +83,7 @@ class Project:
         self.crawl = options.crawl
         self.filtered = options.filtered
         self.flat = drops_in and not issubclass(queue_class(self.settings), PriorityQueue)
-        filter_cls = filter_of(self._crawler) if drops_in else None
-        self._filter = filter_cls(None, key="") if filter_cls is not None else None
+        self._filter = filter_fingerprinter(self._crawler) if drops_in else None
 
     # Where
 
@@ -92,10 +95,15 @@ class Project:
         return fleet_settings.shown(url)
 
     def open_store(self) -> Store:
+        """The crawl, with the plan that the project's workers will bring: it says in which order they wait."""
         options = self._options
-        return fleet_settings.open_store(
+        store = fleet_settings.open_store(
             options.url, options.crawl, jobdir=options.jobdir, durability=options.durability
         )
+        worker = this_worker()
+        store.join(worker, options.plan, TTL, run=store.snapshot(0).run)
+        store.commit(Batch(worker=worker.id, seq=0, leave=True))
+        return store
 
     def keys(self, queue: str | None, seen: str | None, start: str | None) -> tuple[str, str, str]:
         """The keys of scrapy-redis: as they are given, or as the settings say."""
@@ -131,7 +139,7 @@ class Project:
     def fingerprint_text(self, request: Request) -> str:
         """As a duplicate set has it."""
         if self._filter is not None:
-            return str(self._filter.request_fingerprint(request))
+            return self._filter.text(request)
         found: bytes = self._fingerprint(request)
         return found.hex()
 
@@ -141,7 +149,7 @@ class Project:
     def key_of_member(self, member: bytes) -> int:
         """What the crawl calls a member of the duplicate set."""
         if self._filter is not None:
-            return _key(hashlib.sha1(member, usedforsecurity=False).digest())
+            return _key(self._filter.of_text(member))
         try:
             fingerprint = bytes.fromhex(member.decode("ascii"))
         except ValueError:
@@ -160,4 +168,5 @@ def _drops_in(settings: BaseSettings) -> bool:
         chosen: Any = load_object(settings["SCHEDULER"])
     except Exception as error:
         raise FleetError(f"SCHEDULER = {settings['SCHEDULER']!r} cannot be loaded: {error!r}.") from error
-    return isinstance(chosen, type) and issubclass(chosen, Scheduler)
+    # Scrapy's base class takes any class with the right methods for its subclass.
+    return isinstance(chosen, type) and Scheduler in chosen.__mro__

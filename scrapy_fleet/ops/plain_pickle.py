@@ -36,6 +36,7 @@ _ADMITTED: dict[tuple[str, str], Any] = {
     ("builtins", "complex"): complex,
     ("builtins", "bytes"): _bytes,
     ("__builtin__", "bytes"): _bytes,
+    ("__builtin__", "complex"): complex,
     ("__builtin__", "set"): set,
     ("__builtin__", "frozenset"): frozenset,
     ("_codecs", "encode"): _latin,

@@ -18,6 +18,7 @@ from scrapy_fleet.crawl.spiders import Idle
 from scrapy_fleet.errors import CrawlInUse, FleetError
 from scrapy_fleet.scrapy_redis import queue
 from scrapy_fleet.scrapy_redis.bridge import bridge_start
+from scrapy_fleet.scrapy_redis.dupefilter import RFPDupeFilter
 from scrapy_fleet.scrapy_redis.wiring import Addon, filter_of, queue_class
 from scrapy_fleet.settings import is_known
 
@@ -57,8 +58,7 @@ class Scheduler(fleet.Scheduler):
         with contextlib.suppress(FleetError):  # the add-on has seen it, and it is told when the spider opens
             self.flat = not issubclass(queue_class(settings), queue.PriorityQueue)
         self._idle = Idle(crawler)
-        filter_cls = filter_of(crawler)
-        self._filter = filter_cls(None, key="") if filter_cls is not None else None
+        self._filter = filter_fingerprinter(crawler)
         if self.idle_before_close > 0:
             crawler.signals.connect(self._stay, signals.spider_idle)
 
@@ -67,13 +67,10 @@ class Scheduler(fleet.Scheduler):
         # All requests are alike: start requests have no line of their own.
         self._seed_lane = False
         if self._filter is not None:
-            self._fingerprint = self._own_fingerprint
+            self._fingerprint = self._filter.fingerprint
+            if self._filter.is_own:
+                self.known_urls.limit(0)  # an equal URL may be another request
         return opened
-
-    def _own_fingerprint(self, request: Request) -> bytes:
-        assert self._filter is not None
-        text = str(self._filter.request_fingerprint(request))
-        return hashlib.sha1(text.encode(), usedforsecurity=False).digest()
 
     def _open_store(self, options: Options) -> Store:
         store = super()._open_store(options)
@@ -90,3 +87,28 @@ class Scheduler(fleet.Scheduler):
     def _stay(self) -> None:
         if self._idle.seconds() < self.idle_before_close:
             raise DontCloseSpider
+
+
+class FilterFingerprinter:
+    """What a duplicate filter says of which requests are the same, as fingerprints of the fleet."""
+
+    def __init__(self, cls: type[RFPDupeFilter]) -> None:
+        self._filter = cls(None, key="")
+        self.is_own = cls.request_fingerprint is not RFPDupeFilter.request_fingerprint
+
+    def text(self, request: Request) -> str:
+        """As it is in a duplicate set."""
+        return str(self._filter.request_fingerprint(request))
+
+    def fingerprint(self, request: Request) -> bytes:
+        return self.of_text(self.text(request).encode())
+
+    @staticmethod
+    def of_text(text: bytes) -> bytes:
+        return hashlib.sha1(text, usedforsecurity=False).digest()
+
+
+def filter_fingerprinter(crawler: Crawler) -> FilterFingerprinter | None:
+    """By the project's duplicate filter, if it is one of scrapy-redis."""
+    cls = filter_of(crawler)
+    return None if cls is None else FilterFingerprinter(cls)

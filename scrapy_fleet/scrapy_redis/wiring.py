@@ -27,11 +27,10 @@ _FILTERS: WeakKeyDictionary[Crawler, Any] = WeakKeyDictionary()
 
 
 def filter_of(crawler: Crawler) -> type[RFPDupeFilter] | None:
-    """The project's duplicate filter, if it has its own view of which requests are the same."""
+    """The project's duplicate filter, if it is one of scrapy-redis: it says which requests are the same,
+    as it did before, so that a duplicate set of before can be taken over."""
     chosen = _FILTERS.get(crawler)
-    if not (isinstance(chosen, type) and issubclass(chosen, RFPDupeFilter)):
-        return None
-    return None if chosen.request_fingerprint is RFPDupeFilter.request_fingerprint else chosen
+    return chosen if isinstance(chosen, type) and issubclass(chosen, RFPDupeFilter) else None
 
 
 class Addon(fleet_addon.Addon):
@@ -104,5 +103,6 @@ def add_addon(settings: BaseSettings) -> None:
         chosen: Any = load_object(settings["SCHEDULER"])
     except Exception:  # Scrapy tells what is wrong with it
         return
-    if isinstance(chosen, type) and issubclass(chosen, Scheduler):
+    # Scrapy's base class takes any class with the right methods for its subclass.
+    if isinstance(chosen, type) and Scheduler in chosen.__mro__:
         settings.set("ADDONS", {**addons, PATH: 500}, max(settings.getpriority("ADDONS") or 0, 30))
