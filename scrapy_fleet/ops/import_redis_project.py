@@ -95,7 +95,7 @@ class Project:
         return fleet_settings.shown(url)
 
     def open_store(self) -> Store:
-        """The crawl, with the plan that the project's workers will bring: it says in which order they wait."""
+        """The crawl, with the plan of the project's workers: it says in which order things wait."""
         options = self._options
         store = fleet_settings.open_store(
             options.url, options.crawl, jobdir=options.jobdir, durability=options.durability
