@@ -154,7 +154,7 @@ def _peek(server: Any, key: str, kind: str, room: int) -> tuple[list[Any], Any]:
     """Up to so many tasks, and how to remove them."""
     if kind == "list":
         found = server.lrange(key, 0, room - 1)
-        return found, lambda: server.ltrim(key, len(found), -1)
+        return found, lambda: _remove(server, key, found)
     if kind == "set":
         found = server.srandmember(key, room)
         return found, lambda: server.srem(key, *found)
@@ -162,6 +162,14 @@ def _peek(server: Any, key: str, kind: str, room: int) -> tuple[list[Any], Any]:
         found = server.zrevrange(key, 0, room - 1)
         return found, lambda: server.zrem(key, *found)
     raise FleetError(f"it is a {kind}; tasks are read from a list, set or sorted set")
+
+
+def _remove(server: Any, key: str, found: list[Any]) -> None:
+    """By value, not by number: should another have read them meanwhile, no others are removed."""
+    with server.pipeline(transaction=False) as pipe:
+        for each in found:
+            pipe.lrem(key, 1, each)
+        pipe.execute()
 
 
 def _ours() -> set[Any]:

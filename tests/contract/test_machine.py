@@ -17,6 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from scrapy_fleet.errors import CrawlInUse, GivenUp
 from scrapy_fleet.model import (
+    TASKS,
     Auto,
     Backoff,
     Batch,
@@ -38,7 +39,7 @@ from scrapy_fleet.store.memory import MemoryStore
 from .driver import Clock, conserved
 from .kinds import EXAMPLES, KINDS, MANY_EXAMPLES
 
-SLOTS = ("plain", "narrow", "slow", "uneven")
+SLOTS = ("plain", "narrow", "slow", "uneven", TASKS)
 TTL = 20.0
 EVERYTHING = 10_000
 
@@ -237,6 +238,12 @@ class StoreMachine(RuleBasedStateMachine):
     def work(self, worker: int, adds: list[Entry], want: int) -> None:
         driver = self.present(worker)
         self.next(driver, adds=self.named(adds), want=want)
+
+    @rule(adds=entries, marks=st.lists(st.integers(0, 60), max_size=2))
+    def push(self, adds: list[Entry], marks: list[int]) -> None:
+        some, keys = self.named(adds), tuple(marks)
+        self.both(self.stores[3], lambda store: store.push(some, keys))
+        self.both(self.stores[3], lambda store: store.waiting(TASKS))
 
     @rule(worker=workers, want=wants)
     def lease(self, worker: int, want: int) -> None:

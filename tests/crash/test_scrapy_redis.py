@@ -36,6 +36,8 @@ DROP_IN = {
     "SCHEDULER": "scrapy_fleet.scrapy_redis.scheduler.Scheduler",
 }
 
+ON_FILE = {"ADDONS": {"scrapy_fleet.Addon": 500}, "SCHEDULER": "scrapy_fleet.crawl.scheduler.Scheduler"}
+
 
 class Project:
     """A site, a server, and workers whose settings say nothing of the fleet."""
@@ -57,18 +59,21 @@ def project(tmp_path: Path, server: RedisServer) -> Iterator[Project]:
     project.client.close()
 
 
+def fill(client: Any, kind: str, urls: list[str]) -> None:
+    if kind == "list":
+        client.rpush(KEY, *urls)
+    elif kind == "set":
+        client.sadd(KEY, *urls)
+    else:
+        client.zadd(KEY, {url: number for number, url in enumerate(urls)})
+
+
 @pytest.mark.parametrize("kind", ["list", "set", "zset"])
 def test_every_task_is_run_once(kind: str, project: Project) -> None:
     own = {} if kind == "list" else {f"REDIS_START_URLS_AS_{kind.upper()}": True}
     with running(SHAPE) as site, project.fleet(PageSpider, own) as fleet:
-        urls = [site.url(f"/p/{number}") for number in PAGES]
         fleet.start()
-        if kind == "list":
-            project.client.rpush(KEY, *urls)
-        elif kind == "set":
-            project.client.sadd(KEY, *urls)
-        else:
-            project.client.zadd(KEY, {url: number for number, url in enumerate(urls)})
+        fill(project.client, kind, [site.url(f"/p/{number}") for number in PAGES])
         fleet.finish()
         assert not site.lost()
         assert site.repeats() == 0
@@ -144,6 +149,20 @@ def test_a_project_takes_tasks_in_its_own_way(spider: type[PageSpider], project:
         fleet.start(MAX_IDLE_TIME_BEFORE_CLOSE=2)
         fleet.finish()
         assert fleet.items() == PAGES
+
+
+@pytest.mark.parametrize("kind", ["list", "set", "zset"])
+def test_tasks_may_be_on_another_server_than_the_crawl(kind: str, project: Project) -> None:
+    """No script can move them: they are read, pushed and removed."""
+    with running(SHAPE) as site, project.fleet(PageSpider, ON_FILE) as fleet:
+        fleet.url = f"sqlite://{project.folder}/crawl.db"
+        fill(project.client, kind, [site.url(f"/p/{number}") for number in PAGES])
+        fleet.start(FLEET_URL=fleet.url)
+        fleet.start(FLEET_URL=fleet.url)
+        fleet.finish()
+        assert fleet.items() == PAGES
+        assert site.repeats() == 0
+        assert project.client.keys() == []
 
 
 def test_rules_are_followed(project: Project) -> None:
