@@ -24,9 +24,21 @@ if what == 'list' then
   return {'ok', told}
 end
 
+-- Consumers that have nothing and have not been seen for long are forgotten: each process has its own name.
+local function forget_consumers(name)
+  for _, flat in ipairs(call('XINFO', 'CONSUMERS', STREAM, name)) do
+    local consumer = {}
+    for i = 1, #flat, 2 do consumer[flat[i]] = flat[i + 1] end
+    if consumer.pending == 0 and consumer.idle > 3600000 then
+      call('XGROUP', 'DELCONSUMER', STREAM, name, consumer.name)
+    end
+  end
+end
+
 if what == 'trim' then
   local done
   for _, each in ipairs(found) do
+    forget_consumers(each.name)
     local own = each.last
     if each.pending > 0 then own = number_of(call('XPENDING', STREAM, each.name)[2]) - 1 end
     done = math.min(done or own, own)
