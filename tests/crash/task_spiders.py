@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 from typing import Any
 
 from scrapy import Request
@@ -44,6 +46,19 @@ class TaskSpider(FleetSpider):
 
     def _hidden(self, response: Response) -> None:
         raise AssertionError("a task called it")
+
+
+class GatedSpider(TaskSpider):
+    """Stops in the middle of a task until the file ``gate`` exists."""
+
+    gate = ""
+
+    async def make_requests(self, task: Task) -> AsyncIterator[Request]:
+        for number in range(int(task.text)):
+            if number == int(task.text) // 2:
+                while not Path(self.gate).exists():
+                    await asyncio.sleep(0.02)
+            yield Request(f"{self.site}/p/{number}")
 
 
 class ManySpider(TaskSpider):

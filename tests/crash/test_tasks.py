@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 from scrapy_fleet.ops.site import Shape, running
 from scrapy_fleet.pushing import task_entry
 from tests.crash.fleet import Fleet
-from tests.crash.task_spiders import ManySpider, TaskSpider
+from tests.crash.task_spiders import GatedSpider, ManySpider, TaskSpider
 
 pytestmark = pytest.mark.crash
 
@@ -63,6 +64,25 @@ def test_a_task_that_gives_many_requests(tmp_path: Path, url: str | None) -> Non
         fleet.start()
         site.wait(pages=30)
         fleet.workers[0].kill()
+        fleet.start()
+        fleet.finish()
+        assert not site.lost()
+
+
+def test_a_worker_that_is_told_to_end_in_the_middle_of_a_task(tmp_path: Path, url: str | None) -> None:
+    gate = tmp_path / "gate"
+    with (
+        running(SHAPE) as site,
+        Fleet(tmp_path, GatedSpider, url=url, site=site.url(""), gate=str(gate)) as fleet,
+    ):
+        push(fleet, b"300")
+        first = fleet.start()
+        site.wait(pages=100)
+        first.signal(signal.SIGTERM)
+        assert first.ended()["finish_reason"] == "shutdown"
+        counts = fleet.snapshot().counts
+        assert (counts.leased, counts.dead) == (0, 0)
+        gate.touch()
         fleet.start()
         fleet.finish()
         assert not site.lost()
