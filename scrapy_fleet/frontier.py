@@ -229,7 +229,7 @@ class Frontier:
         ahead = self.limits.capacity + self.limits.lookahead
         # Requests whose callbacks take long hold no download slot, but there is a bound.
         room = min(ahead - len(self._downloading) - len(self._ahead), 10 * ahead - len(self._held))
-        return max(0, min(room, MAX_WANT))
+        return self._ahead.limit(max(0, min(room, MAX_WANT)))
 
     # Committing
 
