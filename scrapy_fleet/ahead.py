@@ -111,7 +111,7 @@ class Ahead:
         return True
 
     def forget(self, token: int) -> None:
-        """The lease has ended."""
+        """The lease has ended, or its download has."""
         self._latest.pop(token, None)
 
     # Giving back
