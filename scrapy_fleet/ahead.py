@@ -14,6 +14,7 @@ from collections.abc import Callable
 
 from scrapy_fleet.appetite import Appetite
 from scrapy_fleet.model import Lease
+from scrapy_fleet.store.base import LEEWAY
 
 SOON = 0.001
 """A lease that may run within this time may run now."""
@@ -52,7 +53,8 @@ class Ahead:
         is not now and not left to others of its slot."""
         self._arrived += 1
         if lease.pace:
-            self._latest[lease.token] = sent + lease.delay, self._arrived
+            leeway = LEEWAY * lease.pace if lease.delay == 0 else 0.0
+            self._latest[lease.token] = sent + lease.delay + leeway, self._arrived
             if lease.pace >= JUDGED_FROM:
                 self._appetite.came()
         if lease.spare:
@@ -89,7 +91,17 @@ class Ahead:
 
     def limit(self, wanted: int) -> int:
         """How many leases to ask for, where so many are wanted: no more than can start in time."""
-        return self._appetite.limit(wanted, max(0, len(self._latest) - len(self._timed)))
+        return self._appetite.limit(wanted, self._paced_now)
+
+    @property
+    def sated(self) -> bool:
+        """There are as many paced leases in hand as can start in time for now."""
+        return self._appetite.is_sated(self._paced_now)
+
+    @property
+    def _paced_now(self) -> int:
+        """How many paced leases run, or may."""
+        return max(0, len(self._latest) - len(self._timed))
 
     def is_late(self, lease: Lease) -> bool:
         """Whether it is too late to run it now. Asked when it is handed to Scrapy and when it is sent."""

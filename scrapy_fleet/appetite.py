@@ -22,6 +22,10 @@ class Appetite:
         """How many leases to ask for, where so many are wanted and so many paced ones are in hand."""
         return wanted if self._size is None else max(0, min(wanted, int(self._size) - in_hand))
 
+    def is_sated(self, in_hand: int) -> bool:
+        """Half of what it takes at a time is still in hand: more can wait."""
+        return self._size is not None and 2 * in_hand >= self._size
+
     def came(self) -> None:
         """A paced lease was taken."""
         if self._size is None:

@@ -59,7 +59,7 @@ class Timing:
             return True
         if want == 0:
             return False
-        if self.hungry:
+        if self.hungry and not self._ahead.sated:
             return since >= (POLL_LAST if self._has_spares() else self._poll)
         if not self.is_low(want):
             return False
@@ -75,7 +75,7 @@ class Timing:
     def _starves(self, free: int) -> bool:
         """Nothing to run, and not only few download slots free: those can wait for others to come.
         As long as spares follow on what ends, there is time as well."""
-        if not self.hungry or self._has_spares():
+        if not self.hungry or self._has_spares() or self._ahead.sated:
             return False
         few = free < self._limits.capacity // 8
         if few and time.monotonic() >= self._patient_until:
