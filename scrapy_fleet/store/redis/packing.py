@@ -278,7 +278,7 @@ def read_leases(data: bytes, now: float, told: bytes) -> tuple[Lease, ...]:
                 payload,
                 *_priority(rank),
                 attempts,
-                max(0.0, run_at - now),
+                run_at - now,
                 bool(alone),
                 pace,
                 running == _WAITS,

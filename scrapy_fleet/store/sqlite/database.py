@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
+import time
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 from importlib.resources import files
@@ -22,6 +23,8 @@ from scrapy_fleet.model import Counts, Plan
 APPLICATION_ID = 0x53464C54
 VERSION = 2
 OLDEST_SQLITE = (3, 33, 0)
+TIMEOUT = 5.0
+"""For how many seconds to wait for others that write."""
 CHECKED_SIZE = 1 << 26
 """Files up to this size are checked for damage when they are opened."""
 
@@ -70,7 +73,7 @@ class Database:
             raise StoreError(f"There is no crawl at {path}. Check the name, or FLEET_URL and JOBDIR.")
         with self.errors():
             self.connection = sqlite3.connect(
-                path, timeout=5.0, isolation_level=None, check_same_thread=False, cached_statements=256
+                path, timeout=TIMEOUT, isolation_level=None, check_same_thread=False, cached_statements=256
             )
         try:
             with self.errors():
@@ -90,7 +93,7 @@ class Database:
         # A damaged file should be told before a crawl, as long as that does not take long.
         if self.path.stat().st_size < CHECKED_SIZE and self.value("PRAGMA quick_check(1)") != "ok":
             raise sqlite3.DatabaseError("malformed")
-        execute("PRAGMA journal_mode = WAL")
+        self._use_wal()
         execute(f"PRAGMA synchronous = {'FULL' if durability == 'full' else 'NORMAL'}")
         execute("PRAGMA cache_size = -32768")
         execute("PRAGMA temp_store = MEMORY")
@@ -116,6 +119,18 @@ class Database:
                     "name a folder in FLEET_URL, or set FLEET_CRAWL."
                 )
         self.run("incoming")
+
+    def _use_wal(self) -> None:
+        """SQLite does not wait its turn here: two workers that make the file together must try again."""
+        deadline = time.monotonic() + TIMEOUT
+        while True:
+            try:
+                self.connection.execute("PRAGMA journal_mode = WAL")
+                return
+            except sqlite3.OperationalError as error:
+                if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                    raise
+            time.sleep(0.01)
 
     def _create(self, crawl: str) -> None:
         for statement in _load("schema.sql").split(";\n"):
