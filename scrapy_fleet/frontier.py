@@ -40,8 +40,7 @@ class Frontier:
         loop: Loop,
         listener: Listener,
     ) -> None:
-        self.limits = limits
-        self.listener = listener
+        self.limits, self.listener = limits, listener
         self.worker = worker
         self.counts = Counts()
         self.run: int | None = None
