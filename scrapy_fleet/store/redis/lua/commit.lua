@@ -64,7 +64,10 @@ if seeded and crawl.seeder == worker then crawl.seeded, crawl.seeder = 1, '' end
 local seeds = seeding(worker)
 
 keep(kept, ARGV[15], ARGV[16], ARGV[17])
-write_beside(beside .. ARGV[20])
+if #KEYS > 1 then
+  beside[#beside + 1] = ARGV[20]
+  write_beside(table.concat(beside))
+end
 
 local leases, retry, rolled, told = '', '', 0, ''
 if leave then

@@ -50,12 +50,13 @@ local function wrong_beside(kinds)
 end
 
 local function write_beside(writing)
-  local at = 1
+  local lists, at = {}, 1
   while at <= #writing do
     local which, how, field, value
     which, how, field, value, at = unpack_struct('<HBHc0I4c0', writing, at)
     if how == 0 then
-      call('RPUSH', KEYS[which], value)
+      lists[which] = lists[which] or {}
+      lists[which][#lists[which] + 1] = value
     elseif how == 1 then
       -- What is there may be no number: then it stays.
       redis.pcall('HINCRBYFLOAT', KEYS[which], field, value)
@@ -66,4 +67,5 @@ local function write_beside(writing)
       end
     end
   end
+  for which, values in pairs(lists) do call_many('RPUSH', KEYS[which], values) end
 end

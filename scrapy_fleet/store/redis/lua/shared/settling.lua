@@ -78,7 +78,7 @@ end
 -- Samples, outcomes and releases; `tokens` are all that they name. The items to keep, and what is to be written
 -- beside the crawl.
 local function settle(worker, facts, mine, tokens, samples, outcomes, releases)
-  local kept, beside = {}, ''
+  local kept, beside = {}, {}
   if tokens == '' then return kept, beside end
   local held, changed, gone = {}, {}, {}
   do
@@ -152,7 +152,7 @@ local function settle(worker, facts, mine, tokens, samples, outcomes, releases)
     if more >= 4 then
       local writing
       writing, at = unpack_struct('<I4c0', outcomes, at)
-      if lease then beside = beside .. writing end
+      if lease then beside[#beside + 1] = writing end
     end
     if lease then
       local slot = leave_hand(token, lease)
