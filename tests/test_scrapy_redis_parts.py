@@ -378,6 +378,9 @@ def test_tasks_can_be_taken_by_hand(server: Any) -> None:
         found += [request.url for request in spider.next_requests()]
         assert sorted(found) == tasks
         assert spider.count_size(name) == 0
+    spider = spider_of(REDIS_URL=url, REDIS_START_URLS_KEY=name)
+    server.rpush(name, "no url", "http://a/1")
+    assert [request.url for request in spider.next_requests()] == ["http://a/1"], "the rest of a batch stays"
 
 
 def test_helpers() -> None:

@@ -15,7 +15,7 @@ from scrapy_fleet.crawl.callbacks import callback_of
 from scrapy_fleet.crawl.plain import a_kind
 from scrapy_fleet.crawl.seam import scheduler_of
 from scrapy_fleet.crawl.tasks import Task
-from scrapy_fleet.errors import SettingError, Unreadable
+from scrapy_fleet.errors import Unreadable
 
 if TYPE_CHECKING:
     from typing import Self
@@ -141,7 +141,9 @@ class FleetSpider(Spider):
     def spider_idle(self) -> None:
         """There is nothing to do in the whole crawl."""
         if scheduler_of(self.crawler) is None:
-            raise SettingError('FleetSpider needs the add-on: set ADDONS = {"scrapy_fleet.Addon": 500}.')
+            told = 'No tasks are taken without the add-on: set ADDONS = {"scrapy_fleet.Addon": 500}.'
+            self.logger.warning(told)
+            return
         patience = self.max_idle_time
         if patience is None:
             patience = fleet_settings.of(self.crawler).max_idle_time

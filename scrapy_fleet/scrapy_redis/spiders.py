@@ -11,6 +11,7 @@ from scrapy import FormRequest, Request, Spider, signals
 from scrapy.exceptions import DontCloseSpider
 from scrapy.spiders import CrawlSpider
 
+from scrapy_fleet.addon import is_tool
 from scrapy_fleet.crawl.seam import scheduler_of
 from scrapy_fleet.crawl.spiders import Idle, request_of
 from scrapy_fleet.crawl.tasks import Task
@@ -126,13 +127,15 @@ class RedisMixin(_Spider):
     def next_requests(self) -> Iterator[Request]:
         """Requests of the next tasks, which are gone from the server then."""
         for data in self.fetch_data(self.redis_key, self.redis_batch_size) or ():
-            made = self.make_request_from_data(data)
-            if isinstance(made, Iterable):
-                yield from made
-            elif made:
-                yield made
-            else:
+            try:
+                made = self.make_request_from_data(data)
+                requests = list(made) if isinstance(made, Iterable) else [made] if made else []
+            except Exception:
+                self.logger.exception("No requests can be made of a task, it is lost: %r", data)
+                continue
+            if not requests:
                 self.logger.debug("Request not made from data: %r", data)
+            yield from requests
 
     def schedule_next_requests(self) -> None:
         """Crawl the next ones; used where the scheduler is not the fleet's, or a project has its own way."""
@@ -172,6 +175,8 @@ class RedisMixin(_Spider):
 
     def spider_idle(self) -> None:
         """There is nothing to do: stay, or end after ``max_idle_time``."""
+        if is_tool():
+            return
         if scheduler_of(self.crawler) is None:
             if self.count_size(self.redis_key) > 0:
                 self._idle.restart()

@@ -16,6 +16,7 @@ from scrapy_fleet.ops.site import Shape, running
 from tests.crash.fleet import Fleet
 from tests.crash.redis_spiders import (
     FollowingSpider,
+    OrderSpider,
     OwnDataSpider,
     OwnFetchSpider,
     OwnRequestsSpider,
@@ -171,6 +172,24 @@ def test_rules_are_followed(project: Project) -> None:
         fleet.start()
         fleet.finish()
         assert fleet.items() == PAGES
+
+
+@pytest.mark.parametrize(
+    ("queue", "order"),
+    [
+        ("PriorityQueue", "0 3 9 7 5 2 4 4 1"),
+        ("FifoQueue", "0 7 3 5 1 9 2 4 4"),
+        ("LifoQueue", "0 4 4 2 9 1 5 3 7"),
+    ],
+)
+def test_the_order_is_that_of_the_queue(queue: str, order: str, project: Project) -> None:
+    own = {"SCHEDULER_QUEUE_CLASS": f"scrapy_fleet.scrapy_redis.queue.{queue}", "CONCURRENT_REQUESTS": 1}
+    own["FLEET_COMMIT_INTERVAL"] = 30  # however slow the machine is, the links of the page go out together
+    with running(SHAPE) as site, project.fleet(OrderSpider, own, site=site.url("")) as fleet:
+        fleet.start()
+        fleet.finish()
+        paths = [line.path for line in site.log() if line.event == "arrive"]
+        assert " ".join(path.removeprefix("/p/") for path in paths) == order
 
 
 def test_only_the_scheduler_is_used(project: Project) -> None:
