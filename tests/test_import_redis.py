@@ -23,6 +23,7 @@ from scrapy_fleet.crawl.codec import Codec
 from scrapy_fleet.errors import Unreadable
 from scrapy_fleet.model import TASKS
 from scrapy_fleet.ops.cli import add_commands, finish_options, run
+from scrapy_fleet.ops.finding import fingerprinter_of, keys_of
 from scrapy_fleet.ops.plain_pickle import loads
 from scrapy_fleet.scrapy_redis.dupefilter import RFPDupeFilter
 from scrapy_fleet.settings import open_store
@@ -157,10 +158,10 @@ def test_what_was_seen_is_not_queued_again(old: Old) -> None:
     code, out, _ = old.run("--json", "--trust-pickle")
     assert code == 0
     assert json.loads(out)["dupefilter"]["fingerprints_match"] is True
-    from scrapy_fleet.scrapy_redis.scheduler import FilterFingerprinter
-
+    # As 'why' looks for a URL.
+    fingerprint = fingerprinter_of(Settings(old.settings), "fed").fingerprint
     keys = [
-        int.from_bytes(FilterFingerprinter(RFPDupeFilter).fingerprint(Request(url))[:8], "big", signed=True)
+        keys_of(fingerprint(Request(url)), 1)[0]
         for url in ("http://a.example/1", "http://a.example/done", "http://a.example/new")
     ]
     assert store.seen(tuple(keys)) == (True, True, False)

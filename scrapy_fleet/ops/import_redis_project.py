@@ -39,7 +39,7 @@ def open_project(
     settings: BaseSettings | None, spider: str, own: list[str], *, to: str | None, crawl: str | None
 ) -> Project:
     settings = settings if settings is not None else project_settings()
-    if settings is None:
+    if settings is None or not settings.getlist("SPIDER_MODULES"):
         raise FleetError(
             "Requests name callbacks of a spider: run this in the project's folder, where scrapy.cfg is."
         )

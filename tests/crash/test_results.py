@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,7 +20,7 @@ from scrapy_fleet.scrapy_redis.pipelines import RedisPipeline
 from tests.command_line import Run as CommandLine
 from tests.crash.fleet import Fleet
 from tests.crash.result_spiders import SpiderWithStats
-from tests.crash.spiders import SiteSpider
+from tests.crash.spiders import LingeringSpider, SiteSpider
 from tests.servers import RedisServer
 
 pytestmark = pytest.mark.crash
@@ -42,21 +43,13 @@ def pages(client: Any, key: str = "site:items") -> Counter[int]:
 ALL = Counter(range(SHAPE.pages))
 
 
-@pytest.mark.parametrize("elsewhere", [False, True])
-def test_items_in_a_list_survive_kills(
-    elsewhere: bool, tmp_path: Path, server: RedisServer, client: Any
+def test_kills_neither_lose_nor_repeat_items_in_a_list(
+    tmp_path: Path, server: RedisServer, client: Any
 ) -> None:
-    """On the crawl's server none is lost or repeated; elsewhere none is lost."""
     settings = {**PIPELINE, "REDIS_URL": server.url}
     with (
         running(SHAPE) as site,
-        Fleet(
-            tmp_path,
-            SiteSpider,
-            url=None if elsewhere else server.url,
-            start_url=site.start_url,
-            settings=settings,
-        ) as fleet,
+        Fleet(tmp_path, SiteSpider, url=server.url, start_url=site.start_url, settings=settings) as fleet,
     ):
         fleet.start()
         with fleet.held_open():
@@ -67,11 +60,53 @@ def test_items_in_a_list_survive_kills(
                 doomed = fleet.start()
         fleet.finish()
         assert fleet.snapshot().items == 0
-        found = pages(client)
-        if elsewhere:
-            assert set(found) == set(ALL)
-        else:
-            assert found == ALL
+        assert pages(client) == ALL
+
+
+def test_items_are_written_when_their_page_has_ended_and_not_before(
+    tmp_path: Path, server: RedisServer, client: Any
+) -> None:
+    """Else a crash would bring them again with the page."""
+    gate = tmp_path / "gate"
+    settings = {**PIPELINE, "REDIS_URL": server.url}
+    with (
+        running(SHAPE) as site,
+        Fleet(
+            tmp_path,
+            LingeringSpider,
+            url=server.url,
+            start_url=site.start_url,
+            settings=settings,
+            gate=str(gate),
+        ) as fleet,
+    ):
+        doomed = fleet.start()
+        site.wait(pages=20)  # links of pages whose callbacks have not ended are committed
+        doomed.kill()
+        assert not client.exists("site:items")
+        gate.touch()
+        fleet.start()
+        fleet.finish()
+        assert pages(client) == ALL
+
+
+def test_a_page_is_not_settled_before_its_items_are_in_a_list_elsewhere(
+    tmp_path: Path, server: RedisServer, client: Any
+) -> None:
+    settings = {**PIPELINE, "REDIS_URL": server.url}
+    with (
+        running(SHAPE) as site,
+        Fleet(tmp_path, SiteSpider, start_url=site.start_url, settings=settings) as fleet,
+    ):
+        server.signal(signal.SIGSTOP)
+        doomed = fleet.start()
+        site.wait(pages=8)
+        doomed.kill()
+        assert fleet.snapshot().counts.done == 0
+        server.signal(signal.SIGCONT)
+        fleet.start()
+        fleet.finish()
+        assert set(pages(client)) == set(ALL)
 
 
 def test_a_project_chooses_list_serializer_and_writing(
