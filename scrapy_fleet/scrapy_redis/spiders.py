@@ -87,6 +87,9 @@ class RedisMixin(_Spider):
             self._reads = "set"
         elif settings.getbool("REDIS_START_URLS_AS_ZSET", defaults.START_URLS_AS_ZSET):
             self._reads = "zset"
+        if isinstance(domains := getattr(self, "allowed_domains", None), Iterator):
+            # As in scrapy-redis' own examples, filter(None, ...): newer Scrapys read it again and again.
+            self.allowed_domains = list(domains)
         self.server = connection.from_settings(settings)
         self.logger.info(
             "Reading start URLs from redis key '%s' (batch size: %s, encoding: %s)",
