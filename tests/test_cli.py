@@ -205,7 +205,7 @@ def test_describe_reads_a_payload_without_its_spider() -> None:
         "callback": "parse_item",
         "errback": None,
     }
-    for damaged in (b"", b"\x01", b"\x02abc", b"\x01\x90", b"\x01\x92\x01\x02", stored[:-1]):
+    for damaged in (b"", b"\x01", b"\x03abc", b"\x01\x90", b"\x01\x92\x01\x02", stored[:-1]):
         with pytest.raises(Unreadable):
             describe(damaged)
 
