@@ -24,6 +24,7 @@ from scrapy_fleet.errors import Unreadable
 from scrapy_fleet.model import TASKS
 from scrapy_fleet.ops.cli import add_commands, finish_options, run
 from scrapy_fleet.ops.finding import fingerprinter_of, keys_of
+from scrapy_fleet.ops.import_redis_source import Source
 from scrapy_fleet.ops.plain_pickle import loads
 from scrapy_fleet.scrapy_redis.dupefilter import RFPDupeFilter
 from scrapy_fleet.settings import open_store
@@ -189,6 +190,23 @@ def test_equal_requests_that_are_not_filtered_are_kept_apart(old: Old) -> None:
     assert old.taken()["requests_taken"] == 3
     assert old.taken()["requests_known"] == 3
     assert len(old.requests()) == 3
+
+
+def test_a_queue_that_changed_meanwhile_is_told(old: Old) -> None:
+    old.add(json.dumps({"url": "http://a.example/1"}).encode())
+    look = Source.look
+
+    def meanwhile(source: Source) -> Any:
+        found = look(source)
+        old.add(json.dumps({"url": "http://a.example/2"}).encode())
+        return found
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Source, "look", meanwhile)
+        code, _, err = old.run("--yes")
+    assert code == 1
+    assert f"{old.queue} has changed meanwhile" in err
+    assert old.taken()["changed"] == []
 
 
 def test_it_says_first_what_it_will_do(old: Old) -> None:

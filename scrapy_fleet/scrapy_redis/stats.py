@@ -88,6 +88,13 @@ class RedisStatsCollector(StatsCollector):
         self._kinds[key] = "least"
         super().min_value(key, value)
 
+    def clear_stats(self, spider: Spider | None = None) -> None:
+        """Of this worker, and the hash of all."""
+        super().clear_stats()
+        self._kinds.clear()
+        self._sent.clear()
+        self.server.delete(self._get_key(spider))
+
     # The hash
 
     def changes_beside(self) -> list[Beside]:

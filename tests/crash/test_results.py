@@ -11,12 +11,14 @@ from typing import Any
 
 import pytest
 import redis
+from scrapy.crawler import Crawler
 from scrapy.settings import Settings
 
 from scrapy_fleet.model import Beside
 from scrapy_fleet.ops.site import Shape, running
 from scrapy_fleet.scrapy_redis.beside import Courier, attempt, is_same_server
 from scrapy_fleet.scrapy_redis.pipelines import RedisPipeline
+from scrapy_fleet.scrapy_redis.stats import RedisStatsCollector
 from tests.command_line import Run as CommandLine
 from tests.crash.fleet import Fleet
 from tests.crash.result_spiders import SpiderWithStats
@@ -245,6 +247,22 @@ def test_the_hash_has_the_sums_of_all_workers(
         assert (found["own/text"], found["finish_reason"]) == ("größe", "finished")
         assert float(found["start_time"]) <= float(found["finish_time"])
         assert fleet.snapshot().stats["item_scraped_count"] == SHAPE.pages
+
+
+def test_stats_can_be_cleared(server: RedisServer, client: Any) -> None:
+    class Named(SiteSpider):
+        name = "named"
+
+    crawler = Crawler(Named, {"REDIS_URL": server.url})
+    stats = RedisStatsCollector.from_crawler(crawler)
+    for _ in range(2):
+        stats.inc_value("pages", 2)
+        stats.max_value("most", 7)
+        assert attempt(client, stats._changes()) == [None] * 2
+        assert stats._changes() == []
+        assert client.hgetall("named:stats") == {b"pages": b"2", b"most": b"7"}
+        stats.clear_stats()
+        assert (stats.get_stats(), client.exists("named:stats")) == ({}, 0)
 
 
 def test_the_hash_of_a_finished_crawl_is_not_kept_if_nothing_is(
