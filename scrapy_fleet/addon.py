@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from scrapy.settings import BaseSettings
+from scrapy.utils.misc import load_object
 
 from scrapy_fleet import politeness
 from scrapy_fleet import settings as fleet_settings
@@ -36,6 +37,10 @@ class Addon:
 
     def update_settings(self, settings: BaseSettings) -> None:
         if is_tool():
+            return
+        if type(self) is Addon and str(settings["SCHEDULER"]).startswith("scrapy_fleet.scrapy_redis."):
+            # The project comes from scrapy-redis: its other settings count, too.
+            load_object("scrapy_fleet.scrapy_redis.wiring.Addon")(self.crawler).update_settings(settings)
             return
         settings.set("SCHEDULER", "scrapy_fleet.crawl.scheduler.Scheduler", "cmdline")
         middlewares = settings["SPIDER_MIDDLEWARES"]

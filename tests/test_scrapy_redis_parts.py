@@ -263,6 +263,18 @@ def test_settings_are_translated() -> None:
     assert given["DUPEFILTER_CLASS"] == "scrapy.dupefilters.RFPDupeFilter"
 
 
+@pytest.mark.parametrize("addons", [{}, {"scrapy_fleet.Addon": 500}])
+def test_the_add_on_may_be_listed_or_not(addons: dict[str, int]) -> None:
+    class Fed(RedisSpider):
+        name = "fed"
+
+    crawler = Crawler(Fed, {"SCHEDULER": DROP_IN, "REDIS_HOST": "h", "ADDONS": addons})
+    crawler.addons.load_settings(crawler.settings)
+    assert crawler.settings["FLEET_URL"] == "redis://h:6379/0"
+    assert crawler.settings["SCHEDULER"] == DROP_IN
+    assert "scrapy_fleet.crawl.seeds.SeedsMiddleware" in crawler.settings["SPIDER_MIDDLEWARES"]
+
+
 class OwnSeen(RFPDupeFilter):
     def request_seen(self, request: Request) -> bool:
         return False

@@ -152,7 +152,7 @@ def test_a_project_takes_tasks_in_its_own_way(spider: type[PageSpider], project:
         assert fleet.items() == PAGES
 
 
-@pytest.mark.parametrize("kind", ["list", "set", "zset"])
+@pytest.mark.parametrize("kind", ["list", "zset"])
 def test_tasks_may_be_on_another_server_than_the_crawl(kind: str, project: Project) -> None:
     """No script can move them: they are read, pushed and removed."""
     with running(SHAPE) as site, project.fleet(PageSpider, ON_FILE) as fleet:
