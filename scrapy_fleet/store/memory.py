@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable
 from scrapy_fleet import model, politeness
 from scrapy_fleet.errors import CrawlInUse, GivenUp
 from scrapy_fleet.model import Batch, Counts, Entry, Lease, Plan, Receipt, Row, Seeding, Worker
+from scrapy_fleet.store import memory_cargo
 from scrapy_fleet.store.base import MAX_WANT
 from scrapy_fleet.store.memory_leasing import TOKENS_IN_BATCH, Leasing, lease_of, retry_in
 from scrapy_fleet.store.memory_records import Document, Hold, Kept, Member, Slot
@@ -395,6 +396,16 @@ class MemoryStore:
 
     def items(self, after: int = 0, limit: int = 100) -> list[tuple[int, bytes]]:
         return list(enumerate(self._items[after : after + limit], start=after + 1))
+
+    def seen_keys(self, cursor: str = "", limit: int = 1000) -> tuple[str, list[int]]:
+        return memory_cargo.page(sorted(self._seen), cursor, limit)
+
+    def mark(self, keys: tuple[int, ...]) -> int:
+        before = len(self._seen)
+        self._seen.update(keys)
+        return len(self._seen) - before
+
+    dump, load = memory_cargo.dump, memory_cargo.load
 
     def close(self) -> None:
         """There is no connection to let go of."""

@@ -97,7 +97,7 @@ class _Reader:
         if abs(size) > MOST_DIGITS:
             raise Unreadable("it holds a number that is too large")
         digits = struct.unpack(f"<{abs(size)}H", self._take(2 * abs(size)))
-        value = sum(digit << (15 * place) for place, digit in enumerate(digits))
+        value: int = sum(digit << (15 * place) for place, digit in enumerate(digits))
         return -value if size < 0 else value
 
     def _container(self, kind: str, depth: int, place: int | None) -> Any:

@@ -55,12 +55,12 @@ _ADMITTED: dict[tuple[str, str], Any] = {
 }
 
 
-class _PlainUnpickler(pickle._Unpickler):  # type: ignore[misc,name-defined]
-    dispatch = dict(pickle._Unpickler.dispatch)  # type: ignore[attr-defined]
+class _PlainUnpickler(pickle._Unpickler):
+    dispatch: dict[int, Any] = dict(pickle._Unpickler.dispatch)
+    stack: list[Any]
 
     def find_class(self, module: str, name: str) -> Any:
-        # A bit that fell over may have made the name of anything.
-        found = _ADMITTED.get((module, name)) if isinstance(module, str) and isinstance(name, str) else None
+        found = _ADMITTED.get((module, name))
         if found is None:
             raise Unreadable(f"it holds {module!s:.60}.{name!s:.60}, which is not plain data")
         return found
