@@ -1,7 +1,7 @@
 """A crawl in pieces, as it is carried from one store to another, and into files.
 
-Times are durations, seen from when the pieces were taken: stores have clocks of their own. What was seen is not
-among them, see ``Store.seen_keys``.
+Times are durations, seen from when the pieces were taken: stores have clocks of their own. What was seen is
+not among them, see ``Store.seen_keys``.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from scrapy_fleet.politeness import Manners
 
 
 class NotEmpty(StoreError):
-    """There is a crawl of this name already, with requests in it or with live workers. Name another, or clear it."""
+    """There is a crawl of this name already, with requests or workers in it. Name another, or clear it."""
 
 
 class About(Struct, frozen=True, tag="about"):

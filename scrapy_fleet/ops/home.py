@@ -52,7 +52,7 @@ def find_spider(place: Place, spider: str | None, crawl: str | None) -> type[Spi
     settings = place.settings
     if settings is None or not settings.getlist("SPIDER_MODULES"):
         raise FleetError(
-            "The spider is needed, for its callbacks: run this in its project, or name its file with --spider."
+            "The spider is needed, for its callbacks: run this in its project, or name its file: --spider."
         )
     try:
         loader = load_object(settings["SPIDER_LOADER_CLASS"]).from_settings(settings.frozencopy())

@@ -49,8 +49,9 @@ def _jobdir(place: Place, opts: Any) -> int:
 SOURCES = {
     "jobdir": Source(
         "a job directory of Scrapy (JOBDIR), also after a crash",
-        "Says what is in a job directory and what of it can be read, asks, and brings it into a crawl: waiting "
-        "requests, what was seen, spider.state. The directory is not changed; repeating it adds nothing twice.",
+        "Says what is in a job directory and what of it can be read, asks, and brings it into a crawl: "
+        "waiting requests, what was seen, spider.state. The directory is not changed; repeating it adds "
+        "nothing twice.",
         _jobdir_arguments,
         _jobdir,
     ),

@@ -205,14 +205,15 @@ class Store(Protocol):
         that entries had. It is then as one that nobody has joined since its workers left.
 
         While entries or live workers are in it, it raises :class:`~scrapy_fleet.cargo.NotEmpty`, and changes
-        nothing. What was seen stays, and is to be marked before. It need not be one transaction: a load that was
-        interrupted is to be cleared.
+        nothing. What was seen stays, and is to be marked before. It need not be one transaction: a load that
+        was interrupted is to be cleared.
         """
 
     def seen_keys(self, cursor: str = "", limit: int = 1000) -> tuple[str, list[int]]:
-        """Keys that the crawl has met, a page at a time: the next cursor (empty: there are no more), and keys.
+        """Keys that the crawl has met, a page at a time: the next cursor (empty: no more), and keys.
 
-        A page may have more or fewer than ``limit``. Keys that are added meanwhile may be missed, or come twice.
+        A page may have more or fewer than ``limit``. Keys that are added meanwhile may be missed, or come
+        twice.
         """
 
     def mark(self, keys: tuple[int, ...]) -> int:

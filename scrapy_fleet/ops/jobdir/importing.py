@@ -193,8 +193,8 @@ def import_jobdir(place: Place, opts: Any) -> int:
         _show(job, report, place.shown, snapshot, seen=not opts.forget_seen)
     if report.pickled and not opts.trust_pickle:
         raise FleetError(
-            f"{count(report.pickled, 'request')} in {job.path} are pickled. Pickles can be made to run code. If "
-            "nobody else could write to this folder, add --trust-pickle: then they are read, without running "
+            f"{count(report.pickled, 'request')} in {job.path} are pickled. Pickles can be made to run code. "
+            "If nobody else could write to this folder, add --trust-pickle: then they are read, without running "
             "anything that is in them. Nothing was imported."
         )
     done: dict[str, int] = {}

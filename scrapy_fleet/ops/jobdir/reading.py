@@ -142,11 +142,9 @@ class Job:
         self.queues = list(self._find_queues(path / "requests.queue"))
         self.seen_path = path / "requests.seen"
         self.state_path = path / "spider.state"
-        if not (self.queues or self.seen_path.is_file() or self.state_path.is_file()):
-            if not (path / "requests.queue").is_dir():
-                raise FleetError(
-                    f"{path} is no job directory: it has neither requests.queue nor requests.seen."
-                )
+        there = (self.seen_path.is_file(), self.state_path.is_file(), (path / "requests.queue").is_dir())
+        if not any(there):
+            raise FleetError(f"{path} is no job directory: it has neither requests.queue nor requests.seen.")
 
     def _find_queues(self, folder: Path) -> Iterator[Queue]:
         for path in _inside(folder):

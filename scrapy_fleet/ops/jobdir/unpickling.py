@@ -11,7 +11,7 @@ import pickle
 from collections.abc import Callable
 from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal
-from typing import Any
+from typing import Any, ClassVar
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
@@ -56,7 +56,7 @@ _ADMITTED: dict[tuple[str, str], Any] = {
 
 
 class _PlainUnpickler(pickle._Unpickler):
-    dispatch: dict[int, Any] = dict(pickle._Unpickler.dispatch)
+    dispatch: ClassVar[dict[int, Any]] = dict(pickle._Unpickler.dispatch)
     stack: list[Any]
 
     def find_class(self, module: str, name: str) -> Any:
