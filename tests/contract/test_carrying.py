@@ -23,8 +23,12 @@ def live(store: Store, clock: Clock) -> None:
     hand = Hand(store, plan=PLAN)
     store.override("b", Override(delay=2.0, boost=3))
     store.override("never met", Override(blocked=True))
-    hand.add(*pages("a1", "a2", "a3"), page("a4", priority=5), page("seed1", seed=True), page("seed2", seed=True))
-    hand.add(page("b1", "b", key=1), page("b2", "b", key=-(2**63)), page("c1", "c", priority=-7, key=2**63 - 1))
+    hand.add(
+        *pages("a1", "a2", "a3"), page("a4", priority=5), page("seed1", seed=True), page("seed2", seed=True)
+    )
+    hand.add(
+        page("b1", "b", key=1), page("b2", "b", key=-(2**63)), page("c1", "c", priority=-7, key=2**63 - 1)
+    )
     store.write_paper("robots", b"\0anything")
     clock.advance(7.5)
     # The first of a is done, another is dead, one comes back as it was.

@@ -27,8 +27,8 @@ Kind = Literal["lifo", "fifo", "sqlite"]
 
 _size = struct.Struct(">L")
 _HEADER = 4
-# How a pickle (protocol 2 to 5) or a marshalled dict begins.
-_BEGINS = re.compile(rb"\x80[\x02-\x05]|[\x7b\xfb]")
+# How a pickle (protocol 2 to 5) or a marshalled request begins, whose first field is its URL.
+_BEGINS = re.compile(rb"\x80[\x02-\x05]|[\x7b\xfb](?=.{1,5}url)", re.DOTALL)
 TAIL = 1 << 20
 """How far back the end of a torn LIFO file is looked for before all of it is read from its beginning."""
 MOST_TRIES = 2_000_000
@@ -70,7 +70,9 @@ def lifo_parts(data: Data) -> Parts:
     if parts is None:
         for torn in range(end - 1, max(_HEADER, end - TAIL), -1):
             if _may_end(data, torn) and (parts := _chain(data, torn)) is not None:
-                parts.lost = end - torn
+                # There may be whole ones behind it, if it is not torn, but damaged.
+                rest = _forward(data, torn, _lifo_record)
+                parts = Parts(parts.starts + rest.starts, parts.sizes + rest.sizes, rest.lost)
                 break
     if parts is None:
         parts = _forward(data, _HEADER, _lifo_record)
@@ -92,7 +94,7 @@ def _chain(data: Data, end: int) -> Parts | None:
     while end > _HEADER:
         size = _number(data, end - _HEADER) if end >= 2 * _HEADER else 0
         start = end - _HEADER - size
-        if start < _HEADER:
+        if size == 0 or start < _HEADER:
             return None
         parts.starts.append(start)
         parts.sizes.append(size)
