@@ -287,7 +287,7 @@ def test_connections_that_break(moment: Moment, fifo: bool, server: RedisServer,
         queue = RedisQueue(line_to(proxy.url, "the server"), key, fifo=fifo)
         calls = itertools.count(1)
         # The client tries a call twice: two broken connections in a row are an error, one is not.
-        proxy.cut(moment, lambda request: next(calls) % 7 in (2, 4, 5))
+        proxy.cut(moment, lambda request: b"EVALSHA" in request and next(calls) % 7 in (2, 4, 5))
         taken, refused, popped = [], 0, []
         for n in range(40):
             item = b"%d" % n
@@ -310,6 +310,33 @@ def test_connections_that_break(moment: Moment, fifo: bool, server: RedisServer,
         queue.close()
     with server.client() as client:
         assert not [name for name in client.keys(f"{PREFIX}*") if queue.key.encode() in name]
+
+
+def test_an_item_whose_answer_was_lost_is_still_there(server: RedisServer, key: str) -> None:
+    with Proxy(server.port) as proxy:
+        queue = RedisQueue(line_to(proxy.url, "the server"), key, fifo=True)
+        queue.push(b"the only one")
+        proxy.cut("after", lambda request: b"EVALSHA" in request)
+        with pytest.raises(StoreAway):
+            queue.pop()
+        assert len(queue) == 1
+        proxy.cut("after", lambda request: False)
+        assert len(queue) == 1, "Scrapy would close the queue"
+        assert queue.pop() == b"the only one"
+        assert len(queue) == 0
+        queue.close()
+
+
+def test_a_killed_process_gets_the_last_of_its_file_again(tmp_path: Path) -> None:
+    first = SqliteQueue(tmp_path / "queue", fifo=True)
+    for n in range(3):
+        first.push(b"%d" % n)
+    assert [first.pop(), first.pop()] == [b"0", b"1"]
+    assert len(first) == 1
+    first._connection.close()  # as when the process is killed
+    second = SqliteQueue(tmp_path / "queue", fifo=True)
+    assert [second.pop() for _ in range(3)] == [b"1", b"2", None]
+    second.close()
 
 
 def test_a_killed_process_gets_its_last_request_again(server: RedisServer, key: str) -> None:

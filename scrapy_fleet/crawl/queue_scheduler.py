@@ -1,12 +1,13 @@
 """Scrapy's way to schedule, over a queue class of the user's own.
 
-The queue is asked from Scrapy's loop, and what is popped from it is gone: nothing here is leased. So most of
-what the fleet promises does not hold; what does is in docs/queues.md.
+The queue is asked from Scrapy's loop, and nothing in it is leased, so not all that the fleet promises holds:
+see docs/queues.md. What was popped is written down beside it until it is done.
 """
 
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ from scrapy.core.scheduler import BaseScheduler
 from scrapy.utils.misc import build_from_crawler, load_object
 
 from scrapy_fleet import settings as fleet_settings
+from scrapy_fleet.crawl.in_hand import InHand
 from scrapy_fleet.crawl.queue_index import QueueIndex
 from scrapy_fleet.crawl.seam import EventLoop, Seam, stop_soon
 from scrapy_fleet.errors import FleetError, SettingError, StoreError, TransientError
@@ -25,26 +27,56 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+SETTLE_EVERY = 0.25
+"""Seconds after which what has ended is struck off."""
 ASK_AGAIN = 0.5
 """Seconds until a queue that has requests but gave none is asked again."""
 
 
-class Checked:
+class Guarded:
+    """A queue that no popped request is lost from.
+
+    It is written down before the queue may be closed, as is done with an empty one; and a length that cannot
+    be told, which the priority queue asks for right after it has popped, comes to nothing worse than a stop.
+    """
+
+    def __init__(self, queue: Any, scheduler: QueueScheduler) -> None:
+        self._queue = queue
+        self._scheduler = scheduler
+
+    def pop(self) -> Request | None:
+        request: Request | None = self._queue.pop()
+        if request is not None:
+            self._scheduler.in_hand.start(request)
+        return request
+
+    def __len__(self) -> int:
+        try:
+            return len(self._queue)
+        except Exception as error:
+            self._scheduler.fail(error)
+            return 1
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._queue, name)
+
+
+class Maker:
     """Makes queues, and tells their own ValueErrors from those that mean "put it into memory"."""
 
-    def __init__(self, queue: Any) -> None:
-        self.queue = queue
+    def __init__(self, queue: Any, scheduler: QueueScheduler) -> None:
+        self.queue = load_object(queue)
+        self.name = f"{self.queue.__module__}.{self.queue.__qualname__}"
+        self._scheduler = scheduler
 
-    def from_crawler(self, crawler: Crawler, key: str) -> Any:
+    def from_crawler(self, crawler: Crawler, key: str) -> Guarded:
         try:
-            return build_from_crawler(self.queue, crawler, key)
+            return Guarded(build_from_crawler(self.queue, crawler, key), self._scheduler)
         except TransientError:
             raise
         except Exception as error:
-            name = f"{self.queue.__module__}.{self.queue.__qualname__}"
-            raise StoreError(
-                f"The queue {name} cannot be made for {key!r}: {str(error) or repr(error)}"
-            ) from error
+            reason = str(error) or repr(error)
+            raise StoreError(f"The queue {self.name} cannot be made for {key!r}: {reason}") from error
 
 
 class QueueScheduler(BaseScheduler):
@@ -76,6 +108,7 @@ class QueueScheduler(BaseScheduler):
             self.crawler.signals.connect(self._stop, signals.engine_started)
             return None
         self._open = True
+        EventLoop().later(SETTLE_EVERY, self._settle)
         opened: Deferred[None] | None = self.seen.open()
         return opened
 
@@ -88,41 +121,38 @@ class QueueScheduler(BaseScheduler):
         self._finished = folder / "finished"
         self._forget_finished()
         self.seen = build_from_crawler(load_object(settings["DUPEFILTER_CLASS"]), self.crawler)
-        made_of = load_object(settings["SCHEDULER_DISK_QUEUE"])
-        start = settings["SCHEDULER_START_DISK_QUEUE"]
-        if start and not settings.getpriority("SCHEDULER_START_DISK_QUEUE"):
-            start = made_of  # Scrapy's default would pickle start requests into files
-        self.memory = self._priority_queue(
-            "", settings["SCHEDULER_MEMORY_QUEUE"], "SCHEDULER_START_MEMORY_QUEUE"
-        )
         kind = load_object(settings["SCHEDULER_PRIORITY_QUEUE"])
-        self._index = QueueIndex(folder, kind, Seam(self.crawler))
+        starts = settings["SCHEDULER_START_MEMORY_QUEUE"]
+        self.memory = build_from_crawler(
+            kind,
+            self.crawler,
+            downstream_queue_cls=load_object(settings["SCHEDULER_MEMORY_QUEUE"]),
+            key="",
+            start_queue_cls=load_object(starts) if starts else None,
+        )
+        made_of = Maker(settings["SCHEDULER_DISK_QUEUE"], self)
+        starts = settings["SCHEDULER_START_DISK_QUEUE"]
+        if starts and not settings.getpriority("SCHEDULER_START_DISK_QUEUE"):
+            starts = made_of.queue  # Scrapy's default would pickle start requests into files
+        self._seam = Seam(self.crawler)
+        self._index = QueueIndex(folder, kind, self._seam)
         self.queue = build_from_crawler(
             kind,
             self.crawler,
-            downstream_queue_cls=Checked(made_of),
+            downstream_queue_cls=made_of,
             key=str(folder),
             startprios=self._index.read(),
-            start_queue_cls=Checked(load_object(start)) if start else None,
+            start_queue_cls=Maker(starts, self) if starts else None,
         )
         _try_out(self.queue)
+        if self.failure is not None:
+            raise self.failure
         logger.warning(
-            "Requests are kept in %s, not in the fleet's store. Scrapy's rules hold: one process a crawl, "
-            "delays of this process alone, and a crash loses what was being fetched or waited in memory.",
-            f"{made_of.__module__}.{made_of.__qualname__}",
+            "Requests are kept in %s, not in the fleet's store: one process crawls, with delays of its own, "
+            "and start() runs again when the crawl is resumed.",
+            made_of.name,
         )
-        if len(self.queue):
-            logger.info("Resuming crawl: %d requests waiting.", len(self.queue))
-
-    def _priority_queue(self, key: str, queue: Any, start: str) -> Any:
-        settings = self.crawler.settings
-        return build_from_crawler(
-            load_object(settings["SCHEDULER_PRIORITY_QUEUE"]),
-            self.crawler,
-            downstream_queue_cls=load_object(queue),
-            key=key,
-            start_queue_cls=load_object(settings[start]) if settings[start] else None,
-        )
+        self._resume(folder)
 
     def _forget_finished(self) -> None:
         """As everywhere in the fleet: a finished crawl that is started again begins anew."""
@@ -131,26 +161,49 @@ class QueueScheduler(BaseScheduler):
             if fleet_settings.get(self.crawler.settings, "FLEET_ON_FINISH") == "clear":
                 self._finished.parent.with_name("requests.seen").unlink(missing_ok=True)
 
-    def _fail(self, error: Exception) -> None:
+    def _resume(self, folder: Path) -> None:
+        self.in_hand = InHand(folder / "in-hand.db", self.spider)
+        left = self.in_hand.left_over(fleet_settings.get(self.crawler.settings, "FLEET_MAX_ATTEMPTS"))
+        for request in left:
+            self.memory.push(request)
+        if len(self.queue) or left:
+            logger.info(
+                "Resuming crawl: %d requests waiting, and %d that an earlier process had in hand.",
+                *(len(self.queue), len(left)),
+            )
+
+    def fail(self, error: Exception) -> None:
         if self.failure is None:
             self.failure = error
             logger.error(
                 "The queue failed, so the crawl stops: %s", error, exc_info=not isinstance(error, FleetError)
             )
-            self._stop()
+            if self._open:
+                self._stop()
 
     def _stop(self) -> None:
         stop_soon(self.crawler, "fleet_error")
+
+    def _settle(self) -> None:
+        if self._open:
+            # What Scrapy's filter has in its buffer only would be fetched once more after a crash.
+            if (file := getattr(self.seen, "file", None)) is not None:
+                with suppress(OSError):
+                    file.flush()
+            self.in_hand.settle(self._seam.active())
+            EventLoop().later(SETTLE_EVERY, self._settle)
 
     def close(self, reason: str) -> Deferred[None] | None:
         if not self._open:
             return None
         self._open = False
-        self._move_out_of_memory()
         try:
-            left = len(self.queue)
+            self._move_out_of_memory()
+            self.in_hand.settle(self._seam.active())
+            self.in_hand.close()
+            is_empty = len(self.queue) == 0
             self._index.write(self.queue.close())
-            if reason == "finished" and not left:
+            if reason == "finished" and is_empty:
                 self._finished.touch()
         except Exception as error:
             logger.error("The queue could not be closed: %s", error, exc_info=True)
@@ -159,20 +212,25 @@ class QueueScheduler(BaseScheduler):
 
     def _move_out_of_memory(self) -> None:
         """What the queue could not take before, it may take now."""
-        lost, is_away = 0, self.failure is not None
+        kept = lost = 0
+        is_away = self.failure is not None
         while (request := self.memory.pop()) is not None:
-            try:
-                if is_away:
-                    raise TransientError("It has failed before.")
-                self._index.note(request)
-                self.queue.push(request)
-            except Exception as error:
-                is_away = is_away or isinstance(error, TransientError) or not isinstance(error, ValueError)
+            if not is_away:
+                try:
+                    self._index.note(request)
+                    self.queue.push(request)
+                    self.in_hand.drop(request)
+                    continue
+                except Exception as error:
+                    is_away = isinstance(error, TransientError) or not isinstance(error, ValueError)
+            if self.in_hand.has(request):
+                kept += 1
+            else:
                 lost += 1
+        if kept:
+            logger.info("%d requests that the queue could not take are kept in %s.", kept, self.in_hand.path)
         if lost:
-            logger.error(
-                "%d requests were in memory and could not be put into the queue: they are lost.", lost
-            )
+            logger.error("%d requests were in memory and cannot be stored: they are lost.", lost)
 
     # The engine's side
 
@@ -182,11 +240,7 @@ class QueueScheduler(BaseScheduler):
     def __len__(self) -> int:
         if not self._open:
             return 0
-        try:
-            return len(self.memory) + len(self.queue)
-        except Exception as error:
-            self._fail(error)
-            return 1
+        return len(self.memory) + len(self.queue)
 
     def enqueue_request(self, request: Request) -> bool:
         if not self._open:
@@ -199,9 +253,10 @@ class QueueScheduler(BaseScheduler):
                 return False
             kept = self._push(request)
         except Exception as error:
-            self._fail(error)
+            self.fail(error)
             kept = "memory"
         if kept == "memory":
+            self.in_hand.keep(request)
             self.memory.push(request)
         self._stats.inc_value(f"scheduler/enqueued/{kept}")
         self._stats.inc_value("scheduler/enqueued")
@@ -234,14 +289,16 @@ class QueueScheduler(BaseScheduler):
             return None
         kept = "memory"
         request: Request | None = self.memory.pop()
-        if request is None:
+        if request is not None:
+            self.in_hand.start(request)
+        else:
             kept = "disk"
             try:
                 request = self.queue.pop()
                 if request is None and len(self.queue) > 0:
                     self._ask_again()
             except Exception as error:
-                self._fail(error)
+                self.fail(error)
         if request is not None:
             self._stats.inc_value(f"scheduler/dequeued/{kept}")
             self._stats.inc_value("scheduler/dequeued")
@@ -256,7 +313,7 @@ class QueueScheduler(BaseScheduler):
     def _nudge(self) -> None:
         self._asking = False
         if self._open:
-            Seam(self.crawler, check=False).nudge()
+            self._seam.nudge()
 
 
 def _try_out(queue: Any) -> None:

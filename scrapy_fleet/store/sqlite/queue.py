@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Literal, TypeVar
 
@@ -22,7 +22,9 @@ class SqliteQueue:
     """The oldest first (``fifo``) or the newest. What is away for a while raises StoreAway, but never in
     ``len``: that answers what it knew last, and at least 1 when it cannot know.
 
-    The file belongs to one process: it stays locked while it is open. It is removed when it is closed empty.
+    What was popped is deleted with the next call, so that a killed process gets it again: it may not have
+    come so far as to take note of it. The file belongs to one process: it stays locked while it is open, and
+    is removed when it is closed empty.
     """
 
     def __init__(
@@ -34,7 +36,9 @@ class SqliteQueue:
         patience: float = PATIENCE,
     ) -> None:
         self.path = path
-        self._next = "SELECT id, data FROM item ORDER BY id" + ("" if fifo else " DESC") + " LIMIT 1"
+        end = "ASC" if fifo else "DESC"
+        self._next = f"SELECT id, data FROM item WHERE id IS NOT ? ORDER BY id {end} LIMIT 1"
+        self._popped: int | None = None
         self._size = 0
         self._is_sure = True
         try:
@@ -80,28 +84,38 @@ class SqliteQueue:
 
     def take(self, read: Callable[[bytes], T]) -> T | None:
         """Remove the next item, if ``read`` can make something of it; what that raises leaves it in place."""
-        with self._errors():
-            row = self._connection.execute(self._next).fetchone()
-        if row is None:
+        self._delete_popped()
+        if (row := self._look()) is None:
             return None
         value = read(row[1])
-        with self._errors():
-            self._connection.execute("DELETE FROM item WHERE id = ?", (row[0],))
-            self._size -= 1
+        self._popped = row[0]
+        self._size -= 1
         return value
 
     def peek(self) -> bytes | None:
-        with self._errors():
-            row = self._connection.execute(self._next).fetchone()
+        row = self._look()
         return None if row is None else bytes(row[1])
+
+    def _look(self) -> tuple[int, bytes] | None:
+        with self._errors():
+            row: tuple[int, bytes] | None = self._connection.execute(self._next, (self._popped,)).fetchone()
+            return row
+
+    def _delete_popped(self) -> None:
+        if self._popped is not None:
+            with self._errors():
+                self._connection.execute("DELETE FROM item WHERE id = ?", (self._popped,))
+                self._popped = None
 
     def clear(self) -> None:
         with self._errors():
             self._connection.execute("DELETE FROM item")
-            self._size = 0
+            self._size, self._popped = 0, None
 
     def close(self) -> None:
-        is_empty = len(self) == 0
+        with suppress(StoreAway, StoreError):
+            self._delete_popped()
+        is_empty = len(self) == 0 and self._popped is None
         self._connection.close()
         if is_empty:
             self.path.unlink(missing_ok=True)
@@ -116,7 +130,8 @@ class SqliteQueue:
         return self._size
 
     def _count(self) -> None:
-        self._size = self._connection.execute("SELECT count(*) FROM item").fetchone()[0]
+        count = "SELECT count(*) FROM item WHERE id IS NOT ?"
+        self._size = self._connection.execute(count, (self._popped,)).fetchone()[0]
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
