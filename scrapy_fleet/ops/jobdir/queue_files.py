@@ -16,6 +16,7 @@ import tempfile
 from array import array
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
@@ -31,8 +32,10 @@ _HEADER = 4
 _BEGINS = re.compile(rb"\x80[\x02-\x05]|[\x7b\xfb](?=.{1,5}url)", re.DOTALL)
 TAIL = 1 << 20
 """How far back the end of a torn LIFO file is looked for before all of it is read from its beginning."""
+MOST_ENDS = 100
+"""How many places in it that look like an end are followed back to the beginning."""
 MOST_TRIES = 2_000_000
-"""How many places of a damaged file are looked at to find where a record begins or ends."""
+"""How many places of a damaged file are looked at to find where the next record begins or ends."""
 
 
 class Parts(Struct):
@@ -58,6 +61,11 @@ def _begins(data: Data, at: int) -> bool:
     return _BEGINS.match(data, at) is not None
 
 
+def _is_record(data: Data, start: int, end: int) -> bool:
+    """Whether it looks like one: pickles end with a dot, marshalled dicts with a zero."""
+    return end > start and _begins(data, start) and data[end - 1 : end] in (b".", b"0")
+
+
 # LIFO: the number of records, then each record with its size behind it
 
 
@@ -68,8 +76,9 @@ def lifo_parts(data: Data) -> Parts:
     told = _number(data, 0)
     parts = _chain(data, end)
     if parts is None:
-        for torn in range(end - 1, max(_HEADER, end - TAIL), -1):
-            if _may_end(data, torn) and (parts := _chain(data, torn)) is not None:
+        ends = (torn for torn in range(end - 1, max(_HEADER, end - TAIL), -1) if _may_end(data, torn))
+        for torn in islice(ends, MOST_ENDS):
+            if (parts := _chain(data, torn)) is not None:
                 # There may be whole ones behind it, if it is not torn, but damaged.
                 rest = _forward(data, torn, _lifo_record)
                 parts = Parts(parts.starts + rest.starts, parts.sizes + rest.sizes, rest.lost)
@@ -85,7 +94,7 @@ def _may_end(data: Data, end: int) -> bool:
         return False
     size = _number(data, end - _HEADER)
     start = end - _HEADER - size
-    return size > 0 and start >= _HEADER and _begins(data, start)
+    return start >= _HEADER and _is_record(data, start, end - _HEADER)
 
 
 def _chain(data: Data, end: int) -> Parts | None:
@@ -122,7 +131,9 @@ def _lifo_record(data: Data, start: int, tries: _Tries) -> tuple[int, int, int] 
     # The first byte of a size is zero, since no record takes 16 MB.
     at = start
     while (at := data.find(b"\0", at + 1, start + (1 << 24))) >= 0 and tries.one_more():
-        if at + _HEADER <= len(data) and _number(data, at) == at - start:
+        if at + _HEADER > len(data) or _number(data, at) != at - start:
+            continue
+        if _is_record(data, start, at):
             following = at + _HEADER
             if following == len(data) or _begins(data, following):
                 return start, at - start, following
@@ -138,6 +149,7 @@ def _forward(data: Data, at: int, record: Any) -> Parts:
             start, size, at = found
             parts.starts.append(start)
             parts.sizes.append(size)
+            tries = _Tries()
             continue
         skipped = at
         while (at := _next_beginning(data, at + 1, record)) < len(data) and tries.one_more():
@@ -169,7 +181,7 @@ def _fifo_record(data: Data, at: int, tries: _Tries) -> tuple[int, int, int] | N
         return None
     size = _number(data, at)
     end = start + size
-    if size == 0 or end > len(data) or not _begins(data, start):
+    if end > len(data) or not _is_record(data, start, end):
         return None
     # What follows must look like a record as well, or be the torn last one.
     follows = end + _HEADER >= len(data) or _begins(data, end + _HEADER)
