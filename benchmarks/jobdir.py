@@ -1,7 +1,7 @@
 """What is missing after a crash of stock Scrapy with a job directory: when it resumes, and after an import.
 
-A crawl with ``JOBDIR`` is killed (SIGKILL) at a random page. From copies of what it left on the disk, stock Scrapy
-resumes it, and the fleet finishes it after ``scrapy fleet import jobdir``. The site counts.
+A crawl with ``JOBDIR`` is killed (SIGKILL) at a random page. From copies of what it left on the disk, stock
+Scrapy resumes it, and the fleet finishes it after ``scrapy fleet import jobdir``. The site counts.
 
     python -m benchmarks.jobdir --pages 5000 --rounds 3
 """
@@ -100,7 +100,7 @@ class Bench:
         return self.command("import", "jobdir", jobdir, *more)
 
     def left(self, jobdir: str) -> set[str]:
-        """The paths of the pages that a crawl may still get to, with what it left on the disk: what waits, the
+        """The paths of pages that a crawl may still get to, with what it left on the disk: what waits, the
         start page, and what is linked from there and was not seen."""
         job = Job(self.folder / jobdir)
         seen = {*job.fingerprints(SeenCounts())}

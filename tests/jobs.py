@@ -102,19 +102,17 @@ class StockJob:
 
 def requests(count: int = 12, *, hosts: int = 2) -> list[Request]:
     """Of several hosts and priorities, with all that plain data can be."""
-    made = []
-    for number in range(count):
-        made.append(
-            Request(
-                f"https://host{number % hosts}.example/page/{number}",
-                callback=SPIDER.parse_book if number % 3 else None,
-                errback=SPIDER.failed if number % 4 == 0 else None,
-                priority=number % 3 - 1,
-                dont_filter=number % 5 == 0,
-                headers={"X-Number": str(number)},
-                cookies={"a": "b"} if number % 2 else None,
-                meta={"depth": number, "list": [1, 2.5, None, True], "text": "\N{SNOWMAN}"},
-                cb_kwargs={"n": number},
-            )
+    return [
+        Request(
+            f"https://host{number % hosts}.example/page/{number}",
+            callback=SPIDER.parse_book if number % 3 else None,
+            errback=SPIDER.failed if number % 4 == 0 else None,
+            priority=number % 3 - 1,
+            dont_filter=number % 5 == 0,
+            headers={"X-Number": str(number)},
+            cookies={"a": "b"} if number % 2 else None,
+            meta={"depth": number, "list": [1, 2.5, None, True], "text": "\N{SNOWMAN}"},
+            cb_kwargs={"n": number},
         )
-    return made
+        for number in range(count)
+    ]

@@ -11,7 +11,7 @@ import shutil
 import sqlite3
 import uuid
 import zoneinfo
-from contextlib import redirect_stderr, redirect_stdout
+from contextlib import redirect_stderr, redirect_stdout, suppress
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -20,11 +20,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from scrapy import FormRequest, Request
-from scrapy.linkextractors import LinkExtractor
 from scrapy.http import HtmlResponse
+from scrapy.linkextractors import LinkExtractor
 
 from scrapy_fleet.errors import FleetError, Unreadable
-from scrapy_fleet.model import Batch, Worker
+from scrapy_fleet.model import Batch, Outcome, Worker
 from scrapy_fleet.ops.cli import main
 from scrapy_fleet.ops.home import Home
 from scrapy_fleet.ops.jobdir.importing import Importing, Report
@@ -65,8 +65,6 @@ def handed_out(store: MemoryStore, home: Home) -> list[Request]:
 
 
 def outcomes(leases: Any) -> Any:
-    from scrapy_fleet.model import Outcome
-
     return tuple(Outcome(lease.token) for lease in leases)
 
 
@@ -209,16 +207,14 @@ def test_a_pickle_that_stands_for_too_much() -> None:
     deep: list[Any] = []
     deep.append(deep)
     for value in (bomb, deep):
-        with pytest.raises(Unreadable, match="values|deep"):
+        with pytest.raises(Unreadable, match=r"values|deep"):
             unpickle(pickle.dumps(value))
-        with pytest.raises(Unreadable, match="values|deep"):
+        with pytest.raises(Unreadable, match=r"values|deep"):
             unmarshal(marshal.dumps(bomb))
     # A number of a place in the memo that would take gigabytes, and a length beyond the end.
     for data in (b"\x80\x04Nr\xff\xff\xff\x7f.", b"\x80\x04\x8e\xff\xff\xff\xff\xff\xff\xff\x00a."):
-        try:
+        with suppress(Unreadable):
             unpickle(data)
-        except Unreadable:
-            pass
 
 
 @settings(max_examples=150, deadline=None)
@@ -244,10 +240,8 @@ def test_any_bytes_are_read_or_refused(data: bytes, random: Random) -> None:
     whole[random.randrange(len(whole))] ^= 1 << random.randrange(8)
     for read in (unmarshal, unpickle):
         for each in (data, bytes(whole), b"{" + data, b"\x80\x04" + data):
-            try:
+            with suppress(Unreadable):
                 read(each)
-            except Unreadable:
-                pass
 
 
 # requests.seen

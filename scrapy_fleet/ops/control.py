@@ -10,7 +10,7 @@ import msgspec
 from scrapy_fleet.errors import FleetError
 from scrapy_fleet.model import Mode, Snapshot
 from scrapy_fleet.ops.place import Place
-from scrapy_fleet.ops.show import asked, count, number, paint, plain, print_json
+from scrapy_fleet.ops.show import agreed, count, number, paint, plain, print_json
 from scrapy_fleet.ops.status import look, workers_table
 
 Order = Literal["pause", "resume", "stop"]
@@ -90,4 +90,4 @@ def _asked(url: str, snapshot: Snapshot) -> bool:
         f"{number(getattr(counts, name))} {name}" for name in ("waiting", "leased", "done", "dead")
     )
     print(f"  {terms} requests, {number(snapshot.seen)} seen URLs, {number(snapshot.items)} items.")
-    return asked("Forget all of it, for good?")
+    return agreed("Forget all of it, for good?")

@@ -30,7 +30,7 @@ def plain(text: str) -> str:
     return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
 
 
-def asked(question: str) -> bool:
+def agreed(question: str) -> bool:
     """Whether somebody is there who says yes."""
     try:
         answer = input(f"{question} [y/N] ")

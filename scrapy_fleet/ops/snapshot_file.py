@@ -91,7 +91,7 @@ def check(path: Path) -> Head:
                 head = _decode_head(frame)
             else:
                 _decode_frame(frame)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, ValueError) as error:
         raise Damaged(
             f"{path} is damaged, or of a newer scrapy-fleet: {error}. Nothing was restored."
         ) from None

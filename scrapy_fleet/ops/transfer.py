@@ -43,8 +43,8 @@ def at_rest(store: Store) -> Snapshot:
         snapshot = store.snapshot(0)
     if snapshot.counts.leased:
         raise CrawlInUse(
-            f"Workers of crawl {name!r} still have {count(snapshot.counts.leased, 'request')} in hand, though "
-            "it is paused. Wait until they have ended them, and repeat this."
+            f"Workers of crawl {name!r} still have {count(snapshot.counts.leased, 'request')} in hand, "
+            "though it is paused. Wait until they have ended them, and repeat this."
         )
     return snapshot
 
@@ -127,7 +127,8 @@ def _make_room(store: Store, *, replace: bool) -> None:
     if not replace:
         raise FleetError(
             f"There is a crawl {there.crawl!r} at {store.url} already, of {number(there.counts.accepted)} "
-            "requests. Restore under another name with --crawl, or clear it first with --replace. Nothing was changed."
+            "requests. Restore under another name with --crawl, or clear it first with --replace. "
+            "Nothing was changed."
         )
     store.clear()
 

@@ -26,8 +26,8 @@ def add_transfer_commands(commands: Any, where: argparse.ArgumentParser, prog: s
     forms = export.add_subparsers(dest="form", metavar="FORM", required=True, prog=f"{prog} export")
     jobdir = forms.add_parser(
         "jobdir", parents=[where], help="a job directory, with which stock Scrapy goes on",
-        description="Writes a job directory with which Scrapy's own scheduler goes on: waiting requests, what "
-        "was seen, spider.state. The crawl is not changed. The queues are those of the project's settings.",
+        description="Writes a job directory with which Scrapy's own scheduler goes on: waiting requests, "
+        "what was seen, spider.state. The crawl is not changed. The queues are those that the settings name.",
     )  # fmt: skip
     jobdir.add_argument("crawl", metavar="CRAWL", help="the crawl")
     jobdir.add_argument("path", metavar="PATH", help="the job directory; it must not be there, or be empty")
@@ -42,8 +42,8 @@ def add_transfer_commands(commands: Any, where: argparse.ArgumentParser, prog: s
     snapshot.add_argument("--replace", action="store_true", help="write over a file that is there")
     restore = commands.add_parser(
         "restore", parents=[where], help="make a crawl of what snapshot wrote",
-        description="Makes a crawl, in any store, of what 'snapshot' wrote. A file that is damaged or was cut off "
-        "is refused, and nothing is restored.",
+        description="Makes a crawl, in any store, of what 'snapshot' wrote. A file that is damaged or was "
+        "cut off is refused, and nothing is restored.",
     )  # fmt: skip
     restore.add_argument("file", metavar="FILE", type=Path, help="the file that was written")
     restore.add_argument("--crawl", metavar="NAME", help="under this name (the one it had)")

@@ -21,7 +21,7 @@ from scrapy_fleet.ops.jobdir.reading import Found, Job, Order, Queue
 from scrapy_fleet.ops.jobdir.requests import Entries, is_pickle
 from scrapy_fleet.ops.jobdir.seen_file import SeenCounts
 from scrapy_fleet.ops.place import Place
-from scrapy_fleet.ops.show import asked, count, number, paint, plain, print_json
+from scrapy_fleet.ops.show import agreed, count, number, paint, plain, print_json
 from scrapy_fleet.process import this_worker
 
 if TYPE_CHECKING:
@@ -194,11 +194,11 @@ def import_jobdir(place: Place, opts: Any) -> int:
     if report.pickled and not opts.trust_pickle:
         raise FleetError(
             f"{count(report.pickled, 'request')} in {job.path} are pickled. Pickles can be made to run code. "
-            "If nobody else could write to this folder, add --trust-pickle: then they are read, without running "
+            "If nobody else could write to this folder, add --trust-pickle: they are read without running "
             "anything that is in them. Nothing was imported."
         )
     done: dict[str, int] = {}
-    sure = opts.sure or (not opts.as_json and asked(f"Import it into crawl {name!r}?"))
+    sure = opts.sure or (not opts.as_json and agreed(f"Import it into crawl {name!r}?"))
     if sure:
         with closing(place.connect(name)) as store:
             done = importing.bring(store, report, seen=not opts.forget_seen)
