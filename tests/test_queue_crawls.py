@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 import scrapy
 
+from scrapy_fleet.store.sqlite.notes import Notes
 from tests.proxy import Proxy
 from tests.run_spider import Job, Result
 from tests.servers import RedisServer, free_port, required, shared, valkey_binary
@@ -210,6 +211,18 @@ def test_a_killed_crawl_goes_on(site: Site, tmp_path: Path) -> None:
     assert not (tmp_path / "killed" / "job" / "requests.queue" / "in-hand.db").exists()
 
 
+def test_two_processes_on_one_job(site: Site, tmp_path: Path) -> None:
+    """The second does not start: it would take the first one's requests in hand for those of a dead one."""
+    folder = tmp_path / "second" / "job" / "requests.queue"
+    folder.mkdir(parents=True)
+    first = Notes(folder / "in-hand.db")
+    second = Runs(site, tmp_path / "second", [queues.Tree], **slow_tree("SqliteFifoQueue"), **FLEET)
+    assert second.stats(0)["finish_reason"] == "fleet_error"
+    assert "perhaps because another process crawls with it" in second.logs
+    assert not second.visits()
+    first.close()
+
+
 @pytest.mark.parametrize("addon", [{}, FLEET], ids=["stock", "fleet"])
 def test_a_server_that_is_away_for_a_while(addon: dict[str, Any], site: Site, tmp_path: Path) -> None:
     """Under Scrapy's own scheduler and under ours: every page, each once."""
@@ -219,7 +232,7 @@ def test_a_server_that_is_away_for_a_while(addon: dict[str, Any], site: Site, tm
     )
     name = "stock" if not addon else "fleet"
     with Proxy(server.port) as proxy:
-        url = f"{proxy.url}?socket_timeout=0.1&socket_connect_timeout=0.1"
+        url = f"{proxy.url}?socket_timeout=1"
         settings = slow_tree("RedisFifoQueue", FLEET_URL=url, FLEET_CRAWL=str(tmp_path), **addon)
         runs = Runs(site, tmp_path / name, [queues.Tree], **settings)
         runs.wait_for(lambda: len(runs.visits()) >= 10)
@@ -245,6 +258,7 @@ def stock(site: Site, tmp_path_factory: pytest.TempPathFactory) -> Runs:
 
 
 def order_of(runs: Runs, number: int) -> list[str]:
+    assert runs.stats(number)["finish_reason"] == "finished"
     return [path.removeprefix("/leaf/") for path in runs.visits(number)[2:]]
 
 
@@ -264,6 +278,13 @@ def test_order_is_that_of_stock_scrapy(stock: Runs, row: tuple[str, ...]) -> Non
     if any("fleet" in line.lower() for line in row):
         pytest.skip("Scrapy does not know it")
     assert order_of(stock, [*queues.ROWS].index(row)) == queues.ROWS[row].replace(",", "").split()
+
+
+def test_the_documentation_says_the_same() -> None:
+    text = (ROOT / "docs" / "queues.md").read_text()
+    rows = re.findall(r"^\| (.+) \| `([ \w,]+)` \| .+ \|$", text, re.MULTILINE)
+    told = {tuple(re.findall(r"`([^`]+)`", settings)): order for settings, order in rows}
+    assert told == queues.ROWS
 
 
 def test_settings_without_effect_are_told(probed: Runs) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from scrapy import Request, Spider
@@ -75,7 +76,9 @@ class InHand:
         return request in self._numbers
 
     def close(self) -> None:
-        is_empty = not self._notes.all()
+        is_empty = False
+        with suppress(FleetError):
+            is_empty = not self._notes.all()
         self._notes.close()
         if is_empty:
             self.path.unlink(missing_ok=True)

@@ -19,7 +19,7 @@ from scrapy_fleet import settings as fleet_settings
 from scrapy_fleet.crawl.in_hand import InHand
 from scrapy_fleet.crawl.queue_index import QueueIndex
 from scrapy_fleet.crawl.seam import EventLoop, Seam, stop_soon
-from scrapy_fleet.errors import FleetError, SettingError, StoreError, TransientError
+from scrapy_fleet.errors import FleetError, SettingError, StoreAway, StoreError, TransientError
 
 if TYPE_CHECKING:
     from scrapy.crawler import Crawler
@@ -104,6 +104,8 @@ class QueueScheduler(BaseScheduler):
         except Exception as error:
             self.failure = error
             logger.error("The crawl is not started. %s", error, exc_info=not isinstance(error, FleetError))
+            if hasattr(self, "in_hand"):
+                self.in_hand.close()
             # Opening goes on, so that Scrapy closes in order; the engine stops as soon as it has started.
             self.crawler.signals.connect(self._stop, signals.engine_started)
             return None
@@ -118,6 +120,12 @@ class QueueScheduler(BaseScheduler):
             raise SettingError("A queue of your own needs JOBDIR, or the add-on, which chooses one.")
         folder = Path(settings["JOBDIR"], "requests.queue")
         folder.mkdir(parents=True, exist_ok=True)
+        try:
+            self.in_hand = InHand(folder / "in-hand.db", self.spider)
+        except StoreAway as error:
+            raise StoreError(
+                f"{folder} cannot be used, perhaps because another process crawls with it: {error}"
+            ) from error
         self._finished = folder / "finished"
         self._forget_finished()
         self.seen = build_from_crawler(load_object(settings["DUPEFILTER_CLASS"]), self.crawler)
@@ -152,17 +160,17 @@ class QueueScheduler(BaseScheduler):
             "and start() runs again when the crawl is resumed.",
             made_of.name,
         )
-        self._resume(folder)
+        self._resume()
 
     def _forget_finished(self) -> None:
         """As everywhere in the fleet: a finished crawl that is started again begins anew."""
         if self._finished.exists():
             self._finished.unlink()
             if fleet_settings.get(self.crawler.settings, "FLEET_ON_FINISH") == "clear":
-                self._finished.parent.with_name("requests.seen").unlink(missing_ok=True)
+                for name in ("requests.seen", "spider.state"):
+                    self._finished.parent.with_name(name).unlink(missing_ok=True)
 
-    def _resume(self, folder: Path) -> None:
-        self.in_hand = InHand(folder / "in-hand.db", self.spider)
+    def _resume(self) -> None:
         left = self.in_hand.left_over(fleet_settings.get(self.crawler.settings, "FLEET_MAX_ATTEMPTS"))
         for request in left:
             self.memory.push(request)
@@ -322,5 +330,8 @@ def _try_out(queue: Any) -> None:
         return  # they have been made
     if hasattr(queue, "pqfactory"):
         queue = queue.pqfactory("host")
-    if hasattr(queue, "qfactory"):
+        queue.qfactory(0).close()
+        with suppress(OSError):
+            Path(queue.key).rmdir()
+    elif hasattr(queue, "qfactory"):
         queue.qfactory(0).close()
