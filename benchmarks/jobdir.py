@@ -136,7 +136,7 @@ def measure(kind: str, pages: int, at: int, seed: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="fleet-jobdir-") as name, running(shape) as site:
         bench = Bench(site, Path(name), {"SCHEDULER_DISK_QUEUE": QUEUES[kind]})
         process = bench.stock("job")
-        site.wait(pages=at)
+        site.wait(pages=at, timeout=LIMIT)
         process.send_signal(signal.SIGKILL)
         process.wait()
         fetched = site.visits()

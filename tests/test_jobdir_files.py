@@ -27,7 +27,7 @@ from scrapy_fleet.errors import FleetError, Unreadable
 from scrapy_fleet.model import Batch, Outcome, Worker
 from scrapy_fleet.ops.cli import main
 from scrapy_fleet.ops.home import Home
-from scrapy_fleet.ops.jobdir.importing import Importing, Report
+from scrapy_fleet.ops.jobdir.importing import Importing, Report, show
 from scrapy_fleet.ops.jobdir.marshalled import unmarshal
 from scrapy_fleet.ops.jobdir.reading import Job
 from scrapy_fleet.ops.jobdir.seen_file import SeenCounts, fingerprints
@@ -295,6 +295,29 @@ def test_a_crashed_directory(kind: str, tmp_path: Path) -> None:
     assert {path: path.read_bytes() for path in (tmp_path / "job").rglob("*") if path.is_file()} == before
 
 
+@each_kind
+def test_a_kill_after_an_earlier_clean_stop(kind: str, tmp_path: Path) -> None:
+    """What was written at the stop is still there, and wrong."""
+    StockJob(tmp_path / "job", kind, by_slot=False).close()
+    job = StockJob(tmp_path / "job", kind, by_slot=False)
+    job.push(request.replace(priority=0) for request in requests(12))
+    job.close({"n": 1})
+    job = StockJob(tmp_path / "job", kind, by_slot=False)
+    taken = [job.pop() for _ in range(4)]
+    job.push(Request(f"https://new.example/{number}") for number in range(2))
+    job.crash()
+    work = importing(tmp_path / "job", kind)
+    report, store, done = brought(work)
+    again = 4 if "FifoDisk" in kind else 0
+    assert done["brought"] == 10 + again
+    if "SQLite" not in kind:  # these are as good after a kill
+        assert report.crashed
+        assert report.run_seeds
+    urls = {request.url for request in handed_out(store, work.home)}
+    assert "https://new.example/1" in urls
+    assert len(urls & {request.url for request in taken if request}) == again
+
+
 @pytest.mark.parametrize("kind", ["PickleLifoDiskQueue", "PickleFifoDiskQueue", "MarshalLifoDiskQueue"])
 def test_a_torn_last_record(kind: str, tmp_path: Path) -> None:
     job = StockJob(tmp_path / "job", kind)
@@ -380,6 +403,10 @@ def test_whatever_happened_to_it_it_is_counted(
     assert store.snapshot().counts.waiting == done["brought"]
     records = sum(queue.found.records for queue in report.queues)
     assert report.readable + report.unreadable == records
+    said = io.StringIO()
+    with redirect_stdout(said):
+        show(work.job, report, "somewhere", store.snapshot(), seen=True)
+    assert f"{report.readable} can be imported, {report.unreadable} cannot be read" in said.getvalue()
 
 
 def damage(path: Path, random: Random) -> None:

@@ -190,7 +190,7 @@ def import_jobdir(place: Place, opts: Any) -> int:
     importing = Importing(job, home, snapshot.run, trust_pickle=opts.trust_pickle)
     report = importing.look(opts.seeds)
     if not opts.as_json:
-        _show(job, report, place.shown, snapshot, seen=not opts.forget_seen)
+        show(job, report, place.shown, snapshot, seen=not opts.forget_seen)
     if report.pickled and not opts.trust_pickle:
         raise FleetError(
             f"{count(report.pickled, 'request')} in {job.path} are pickled. Pickles can be made to run code. "
@@ -237,7 +237,7 @@ def _data(report: Report) -> dict[str, Any]:
     return {**data, **{name: getattr(report, name) for name in totals}}
 
 
-def _show(job: Job, report: Report, url: str, snapshot: Snapshot, *, seen: bool) -> None:
+def show(job: Job, report: Report, url: str, snapshot: Snapshot, *, seen: bool) -> None:
     print(f"{paint(plain(str(job.path)), 'bold')} -> crawl {plain(snapshot.crawl)} at {url}")
     for queue in report.queues[:SHOWN]:
         print(f"  {plain(queue.name)}  {queue.kind.upper()}  {_counts(queue)}")
