@@ -244,6 +244,23 @@ def test_a_server_that_is_away_for_a_while(addon: dict[str, Any], site: Site, tm
     assert "is back." in runs.logs
 
 
+def test_what_does_not_pass_stops_scrapys_own_crawl_too(site: Site, tmp_path: Path) -> None:
+    """Which would hang, or lose requests, by what a queue raises."""
+    binary = required(valkey_binary())
+    server = shared(
+        f"{binary} for crawls", lambda folder: RedisServer(binary, folder, port=free_port()).start()
+    )
+    settings = slow_tree("RedisFifoQueue", FLEET_URL=server.url, FLEET_CRAWL=str(tmp_path))
+    runs = Runs(site, tmp_path / "broken", [queues.Tree], **settings)
+    runs.wait_for(lambda: len(runs.visits()) >= 5)
+    with server.client() as client:
+        for key in client.keys("fleet:queue:*"):
+            client.pipeline().delete(key).hset(key, "another", "type").execute()
+        assert runs.stats(0)["finish_reason"] == "fleet_error"
+        assert "A queue cannot go on, so the crawl stops." in runs.logs
+        client.flushall()
+
+
 # Order
 
 

@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 from msgspec.structs import asdict
 from scrapy import Spider
+from scrapy.exceptions import NotConfigured
 from scrapy.settings import Settings
 
+from scrapy_fleet import FleetPipeline
 from scrapy_fleet.ahead import SLACK
 from scrapy_fleet.errors import FleetError, SettingError
 from scrapy_fleet.model import Auto, Rule
@@ -323,6 +325,20 @@ def test_the_downloader_does_not_delay_what_the_store_has_paced() -> None:
     (slot,) = settings.getdict("DOWNLOAD_SLOTS").values()
     assert 0 < slot.pop("delay") < 3.0
     assert slot == {"concurrency": 2}
+
+
+def test_with_a_queue_of_ones_own_scrapys_manners_stay(caplog: pytest.LogCaptureFixture) -> None:
+    manners = {"DOWNLOAD_DELAY": 1.0, "AUTOTHROTTLE_ENABLED": True, "FLEET_CRAWL": "a/b"}
+    crawler = a_crawler(Shop, ADDONS=ADDONS, SCHEDULER_DISK_QUEUE=RandomQueue, **manners)
+    assert {name: crawler.settings[name] for name in manners} == manners
+    assert crawler.settings["JOBDIR"].endswith("fleet/a%2Fb.queue")
+    assert not [name for name in crawler.settings["SPIDER_MIDDLEWARES"] if "fleet" in str(name)]
+    with pytest.raises(NotConfigured, match="SCHEDULER_DISK_QUEUE"):
+        FleetPipeline.from_crawler(crawler)
+    crawler = a_crawler(Shop, ADDONS=ADDONS, SCHEDULER_DISK_QUEUE=RandomQueue, JOBDIR="mine", FLEET_ODER=1)
+    assert crawler.settings["JOBDIR"] == "mine"
+    with pytest.raises(SettingError, match="FLEET_ORDER"):
+        of(crawler)
 
 
 def test_autothrottle_runs_in_the_store_alone() -> None:

@@ -117,7 +117,7 @@ class _RequestQueue:
     def close(self) -> None:
         try:
             self._queue.close()
-        except StoreAway as error:
+        except FleetError as error:
             logger.warning("A queue is left as it is, its last request may be repeated: %s", error)
 
     def __len__(self) -> int:
