@@ -9,16 +9,15 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from scrapy import Request, Spider
+from scrapy import Request, Spider, squeues
 from scrapy.crawler import Crawler
 from scrapy.dupefilters import RFPDupeFilter
 from scrapy.pqueues import DownloaderAwarePriorityQueue, ScrapyPriorityQueue
 from scrapy.utils.misc import load_object
-from scrapy.utils.test import get_crawler
 
 from scrapy_fleet.ops.jobdir.requests import slot_of
 
-KINDS = [
+ALL_KINDS = [
     "PickleLifoDiskQueue",
     "PickleFifoDiskQueue",
     "MarshalLifoDiskQueue",
@@ -26,6 +25,8 @@ KINDS = [
     "PickleLifoSQLiteQueue",
     "PickleFifoSQLiteQueue",
 ]
+KINDS = [kind for kind in ALL_KINDS if hasattr(squeues, kind)]
+"""Those that this Scrapy has."""
 
 
 class Books(Spider):
@@ -44,7 +45,7 @@ class StockJob:
 
     def __init__(self, folder: Path, kind: str = KINDS[0], *, by_slot: bool = True) -> None:
         self.folder = folder
-        self.crawler: Crawler = get_crawler(Books, {"SCHEDULER_DISK_QUEUE": f"scrapy.squeues.{kind}"})
+        self.crawler: Crawler = Crawler(Books, {"SCHEDULER_DISK_QUEUE": f"scrapy.squeues.{kind}"})
         self.crawler.spider = SPIDER
         self.crawler.engine = SimpleNamespace(  # type: ignore[assignment]
             downloader=SimpleNamespace(get_slot_key=slot_of, slots={})

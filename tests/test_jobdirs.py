@@ -23,10 +23,9 @@ def digest(folder: Path) -> dict[str, str]:
 
 
 @pytest.mark.crash
-@pytest.mark.parametrize("queue", ["PickleLifoDiskQueue", "PickleLifoSQLiteQueue"])
-def test_after_a_kill_only_what_was_in_flight_is_missing(queue: str, tmp_path: Path) -> None:
+def test_after_a_kill_only_what_was_in_flight_is_missing(tmp_path: Path) -> None:
     with running(SHAPE) as site:
-        bench = Bench(site, tmp_path, {"SCHEDULER_DISK_QUEUE": f"scrapy.squeues.{queue}"})
+        bench = Bench(site, tmp_path)
         process = bench.stock("job")
         site.wait(pages=90)
         process.kill()
