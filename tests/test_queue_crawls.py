@@ -170,6 +170,7 @@ def test_the_reasons_are_told(crawls: Runs) -> None:
     for reason in (
         "The queue failed, so the crawl stops: The sixth is too much.",
         "The queue failed, so the crawl stops: Who can count so far?",
+        "The crawl is not started. The queue tests.spiders.queues.WithoutKeys cannot be made for '",
         "/0 is no key of mine.",
         "is no queue: it has no push, close",
         "SCHEDULER_DISK_QUEUE = 'tests.spiders.queues.Nowhere' cannot be imported",

@@ -29,10 +29,12 @@ class Mine:
         return cls(key)
 
     def __init__(self, key: str) -> None:
+        self.key = key
         self.place = self.places.setdefault(key, deque())
 
     def count(self, call: str) -> int:
-        name = f"{type(self).__name__} {call}"
+        """How often this has been done in this crawl."""
+        name = f"{self.key.partition('/requests.queue')[0]} {type(self).__name__} {call}"
         self.calls[name] += 1
         return self.calls[name]
 
@@ -53,12 +55,13 @@ class OftenAway(Mine):
     """Takes every other request, gives nothing at first, and now and then."""
 
     def push(self, request: Request) -> None:
-        if self.count("push") % 2:
+        if self.count("push") % 2 == 0:
             raise TransientError("It is away.")
         super().push(request)
 
     def pop(self) -> Request | None:
-        return super().pop() if self.count("pop") % 5 else None
+        number = self.count("pop")
+        return super().pop() if number > 2 and number % 5 else None
 
 
 class Particular(Mine):
