@@ -123,10 +123,12 @@ def _chunks(folder: Path) -> list[tuple[int, Path]]:
 
 
 def _inside(folder: Path) -> list[Path]:
+    if not folder.exists():
+        return []
     try:
         return sorted(folder.iterdir())
-    except OSError:
-        return []
+    except OSError as error:
+        raise FleetError(f"{folder} cannot be read: {error.strerror or error}.") from error
 
 
 class Job:
@@ -192,9 +194,13 @@ class Job:
         return "" if {*names} == {*there} else "active.json does not name the queues that are there"
 
     def fingerprints(self, counts: seen_file.SeenCounts) -> Iterator[bytes]:
-        if self.seen_path.is_file():
+        if not self.seen_path.is_file():
+            return
+        try:
             with queue_files.contents(self.seen_path) as data:
                 yield from seen_file.fingerprints(data, counts)
+        except OSError as error:
+            raise FleetError(f"{self.seen_path} cannot be read: {error.strerror or error}.") from error
 
     def state(self) -> dict[object, object]:
         """``spider.state``; raises Unreadable if it is damaged or not plain."""
@@ -213,5 +219,5 @@ def _kind(path: Path) -> Kind | None:
         with path.open("rb") as file:
             head = file.read(len(queue_files.SQLITE_MAGIC))
     except OSError:
-        return None
+        return "lifo"  # why it cannot be read is told where its records are
     return "sqlite" if head == queue_files.SQLITE_MAGIC else "lifo"
