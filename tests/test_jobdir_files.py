@@ -27,9 +27,10 @@ from scrapy_fleet.errors import FleetError, Unreadable
 from scrapy_fleet.model import Batch, Outcome, Worker
 from scrapy_fleet.ops.cli import main
 from scrapy_fleet.ops.home import Home
-from scrapy_fleet.ops.jobdir.importing import Importing, Report, show
+from scrapy_fleet.ops.jobdir.importing import Importing
 from scrapy_fleet.ops.jobdir.marshalled import unmarshal
 from scrapy_fleet.ops.jobdir.reading import Job
+from scrapy_fleet.ops.jobdir.reporting import Report, show
 from scrapy_fleet.ops.jobdir.seen_file import SeenCounts, fingerprints
 from scrapy_fleet.ops.jobdir.unpickling import unpickle
 from scrapy_fleet.store.memory import MemoryStore
@@ -295,6 +296,35 @@ def test_a_crashed_directory(kind: str, tmp_path: Path) -> None:
     assert {path: path.read_bytes() for path in (tmp_path / "job").rglob("*") if path.is_file()} == before
 
 
+def test_pages_whose_links_wait_have_been_fetched(tmp_path: Path) -> None:
+    """Of a FIFO queue that was not closed nobody knows what was taken out, but links tell whence they come."""
+    job = StockJob(tmp_path / "job", "PickleFifoDiskQueue")
+
+    def linked(start: int, page: int) -> list[Request]:
+        headers = {"Referer": f"https://a.example/{page}"}
+        return [Request(f"https://a.example/{start + n}", headers=headers) for n in range(100)]
+
+    job.push(request for page in range(10) for request in linked(page * 100, page))
+    job.push(
+        [Request("https://a.example/1", dont_filter=True), Request("https://a.example/2", method="POST")]
+    )
+    for _ in range(10):
+        job.pop()
+    job.crash()
+    work = importing(tmp_path / "job", "PickleFifoDiskQueue")
+    report, store, done = brought(work)
+    # Links of the last pages may not all have been there yet.
+    assert (report.fetched, report.readable) == (6, 996)
+    assert done == {"brought": 996, "known": 0}
+    urls = [request.url for request in handed_out(store, work.home)]
+    assert "https://a.example/5" not in urls
+    assert "https://a.example/6" in urls
+    assert urls.count("https://a.example/1") == urls.count("https://a.example/2") == 1
+    assert brought(work, store)[2] == {"brought": 0, "known": 996}
+    # Unless all is to be fetched again.
+    assert importing(tmp_path / "job", "PickleFifoDiskQueue").look("auto", seen=False).readable == 1002
+
+
 @each_kind
 def test_a_kill_after_an_earlier_clean_stop(kind: str, tmp_path: Path) -> None:
     """What was written at the stop is still there, and wrong."""
@@ -403,7 +433,7 @@ def test_whatever_happened_to_it_it_is_counted(
     assert done["brought"] + done["known"] == report.readable
     assert store.snapshot().counts.waiting == done["brought"]
     records = sum(queue.found.records for queue in report.queues)
-    assert report.readable + report.unreadable == records
+    assert report.readable + report.unreadable + report.fetched == records
     said = io.StringIO()
     with redirect_stdout(said):
         show(work.job, report, "somewhere", store.snapshot(), seen=True)

@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator
 from contextlib import closing
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import msgspec
-from msgspec import Struct
+from scrapy import Request
 
 from scrapy_fleet.crawl.plain import pack
 from scrapy_fleet.errors import CrawlInUse, FleetError, Unreadable, Unstorable
 from scrapy_fleet.keys import key_of
 from scrapy_fleet.model import Batch, Counts, Entry, Seeding, Snapshot
 from scrapy_fleet.ops.home import Home, find_spider, place_of
-from scrapy_fleet.ops.jobdir.reading import Found, Job, Order, Queue
+from scrapy_fleet.ops.jobdir.reading import Found, Job, Order, Queue, Record
+from scrapy_fleet.ops.jobdir.reporting import QueueReport, Report, data_of, show, tell
 from scrapy_fleet.ops.jobdir.requests import Entries, is_pickle
 from scrapy_fleet.ops.jobdir.seen_file import SeenCounts
 from scrapy_fleet.ops.place import Place
-from scrapy_fleet.ops.show import agreed, count, number, paint, plain, print_json
+from scrapy_fleet.ops.show import agreed, count, print_json
 from scrapy_fleet.process import this_worker
 
 if TYPE_CHECKING:
@@ -31,55 +32,9 @@ Seeds = Literal["auto", "run", "skip"]
 ENTRIES_AT_ONCE = 500
 KEYS_AT_ONCE = 2000
 TTL = 600.0
-SHOWN = 20
-"""How many queues are shown one by one."""
-
+IN_HAND = 500
+"""Pages to which one of the last so many requests of a queue leads may still have been parsed."""
 T = TypeVar("T")
-
-
-class QueueReport(Struct):
-    """What is in one queue, and what can be brought over."""
-
-    name: str
-    kind: str
-    priority: int
-    seeds: bool
-    readable: int = 0
-    pickled: int = 0
-    found: Found = msgspec.field(default_factory=Found)
-    unreadable: dict[str, int] = {}
-    """Why, and how many."""
-
-
-class Report(Struct):
-    """What an import would do."""
-
-    queues: list[QueueReport]
-    seen: SeenCounts
-    state: list[str] = []
-    """Names in ``spider.state`` that come over."""
-    left_out: list[str] = []
-    """Why others do not."""
-    strange: list[str] = []
-    crashed: str = ""
-    run_seeds: bool = False
-    pickled_state: bool = False
-
-    @property
-    def readable(self) -> int:
-        return sum(queue.readable for queue in self.queues)
-
-    @property
-    def unreadable(self) -> int:
-        return sum(sum(queue.unreadable.values()) for queue in self.queues)
-
-    @property
-    def pickled(self) -> int:
-        return sum(queue.pickled for queue in self.queues)
-
-    @property
-    def repeats(self) -> int:
-        return sum(queue.readable for queue in self.queues if queue.found.repeats)
 
 
 class Importing:
@@ -91,20 +46,25 @@ class Importing:
         self._run = run
         self._trust_pickle = trust_pickle
         self._lifo = home.options.plan.lifo
+        self._unsure: set[str] = set()
+        """Queues of which it is not known what was taken out."""
+        self._fetched: frozenset[str] = frozenset()
 
-    def look(self, seeds: Seeds) -> Report:
-        """What is there, and what of it can be read."""
+    def look(self, seeds: Seeds, *, seen: bool = True) -> Report:
+        """What is there, and what of it can be read. Without ``seen`` nothing counts as fetched."""
         report = Report([], SeenCounts(), strange=list(self.job.strange), crashed=self.job.why_crashed())
         entries = Entries(self.home, self._run)
         for queue in self.job.queues:
-            told = QueueReport(
-                queue.name, queue.kind, queue.priority, queue.seeds, found=Found(), unreadable=Counter()
-            )
-            for _ in self._entries(queue, entries, told):
-                told.readable += 1
+            told = self._count(queue, entries)
+            if told.found.repeats and seen:
+                self._unsure.add(queue.name)
             if told.found.crashed and not report.crashed:
                 report.crashed = f"{told.name}: {told.found.crashed}"
             report.queues.append(told)
+        if self._unsure:
+            self._fetched = self._with_links()
+            entries = Entries(self.home, self._run)
+            report.queues = [self._count(queue, entries) for queue in self.job.queues]
         for _ in self.job.fingerprints(report.seen):
             pass
         report.pickled_state = self.job.state_path.is_file()
@@ -115,6 +75,31 @@ class Importing:
         report.run_seeds = seeds == "run" or (seeds == "auto" and bool(report.crashed))
         return report
 
+    def _count(self, queue: Queue, entries: Entries) -> QueueReport:
+        told = QueueReport(queue.name, queue.kind, queue.priority, queue.seeds, unreadable=Counter())
+        told.readable = sum(isinstance(each, Entry) for each in self._entries(queue, entries, told))
+        return told
+
+    def _with_links(self) -> frozenset[str]:
+        """The pages from which links in the queues come, but for those that may have been in hand."""
+        found: set[str] = set()
+        entries = Entries(self.home, self._run)
+        for queue in self.job.queues:
+            latest: deque[str] = deque(maxlen=IN_HAND)
+            for record in queue.records(Found()):
+                if len(latest) == IN_HAND:
+                    found.add(latest[0])
+                latest.append(self._referer(entries, record))
+        return frozenset(found - {""})
+
+    def _referer(self, entries: Entries, record: Record) -> str:
+        if is_pickle(record.data) and not self._trust_pickle:
+            return ""
+        try:
+            return (entries.request(record).headers.get("Referer") or b"").decode("latin-1")
+        except Unreadable:
+            return ""
+
     def bring(self, store: Store, report: Report, *, seen: bool) -> dict[str, int]:
         """Into the crawl; how many requests are new to it."""
         worker = this_worker()
@@ -122,15 +107,16 @@ class Importing:
         batch = Batch(worker=worker.id, seq=0)
         brought = known = 0
         entries = Entries(self.home, self._run)
+        fetched: list[int] = []
         found = (each for queue in self.job.queues for each in self._entries(queue, entries))
-        for adds in _pieces(found, ENTRIES_AT_ONCE):
+        for adds in _pieces(_without(found, fetched), ENTRIES_AT_ONCE):
             batch = msgspec.structs.replace(batch, seq=batch.seq + 1, adds=tuple(adds))
             receipt = store.commit(batch)
             brought += len(adds) - len(receipt.known)
             known += len(receipt.known)
         batch = msgspec.structs.replace(batch, adds=())
         # After the requests: what is marked as seen is not queued any more.
-        keys = map(key_of, self.job.fingerprints(SeenCounts())) if seen else iter(())
+        keys = chain(fetched, map(key_of, self.job.fingerprints(SeenCounts()))) if seen else iter(())
         for marks in _pieces(keys, KEYS_AT_ONCE):
             batch = msgspec.structs.replace(batch, seq=batch.seq + 1, marks=tuple(marks))
             store.commit(batch)
@@ -139,8 +125,11 @@ class Importing:
         store.commit(Batch(worker=worker.id, seq=batch.seq + 1, state={**state}, seeded=seeded, leave=True))
         return {"brought": brought, "known": known}
 
-    def _entries(self, queue: Queue, entries: Entries, told: QueueReport | None = None) -> Iterator[Entry]:
-        """Those of a queue that can be read, such that the crawl hands them out as Scrapy would."""
+    def _entries(
+        self, queue: Queue, entries: Entries, told: QueueReport | None = None
+    ) -> Iterator[Entry | int]:
+        """Those of a queue that can be read, such that the crawl hands them out as Scrapy would; and the keys
+        of those that have been fetched."""
         told = told or QueueReport(queue.name, queue.kind, queue.priority, queue.seeds, unreadable=Counter())
         last_comes_first = self._lifo and not queue.seeds
         newest_first = (queue.order == "lifo") != last_comes_first
@@ -150,10 +139,19 @@ class Importing:
                 if not self._trust_pickle:
                     continue
             try:
-                yield entries.entry(queue, record)
+                request = entries.request(record)
+                if queue.name in self._unsure and self._is_fetched(request):
+                    told.fetched += 1
+                    yield entries.key(request)
+                else:
+                    yield entries.entry(queue, record, request)
             except (Unreadable, Unstorable) as error:
                 reason = str(error)
                 told.unreadable[reason] = told.unreadable.get(reason, 0) + 1
+
+    def _is_fetched(self, request: Request) -> bool:
+        plain_page = request.method == "GET" and not request.body and not request.dont_filter
+        return plain_page and request.url in self._fetched
 
     def _state(self) -> tuple[dict[str, bytes], list[str]]:
         """``spider.state``, and why parts of it are left out."""
@@ -173,6 +171,15 @@ class Importing:
         return state, reasons
 
 
+def _without(found: Iterable[Entry | int], keys: list[int]) -> Iterator[Entry]:
+    """The entries alone; keys are put aside."""
+    for each in found:
+        if isinstance(each, Entry):
+            yield each
+        else:
+            keys.append(each)
+
+
 def _pieces(things: Iterable[T], size: int) -> Iterator[list[T]]:
     things = iter(things)
     while piece := list(islice(things, size)):
@@ -188,7 +195,7 @@ def import_jobdir(place: Place, opts: Any) -> int:
     place, name = place_of(place, home, opts.crawl)
     snapshot = _before(place, name)
     importing = Importing(job, home, snapshot.run, trust_pickle=opts.trust_pickle)
-    report = importing.look(opts.seeds)
+    report = importing.look(opts.seeds, seen=not opts.forget_seen)
     if not opts.as_json:
         show(job, report, place.shown, snapshot, seen=not opts.forget_seen)
     if report.pickled and not opts.trust_pickle:
@@ -204,12 +211,12 @@ def import_jobdir(place: Place, opts: Any) -> int:
             done = importing.bring(store, report, seen=not opts.forget_seen)
             snapshot = store.snapshot(0)
     if opts.as_json:
-        print_json({"crawl": name, "url": place.shown, "imported": sure, **done, **_data(report)})
+        print_json({"crawl": name, "url": place.shown, "imported": sure, **done, **data_of(report)})
         return 0
     if not sure:
         print("Nothing was changed. Import it without being asked: --yes")
         return 2
-    _tell(name, done, snapshot)
+    tell(name, done, snapshot)
     return 0
 
 
@@ -229,73 +236,3 @@ def _before(place: Place, name: str) -> Snapshot:
 def _sqlite_order(home: Home) -> Order:
     """A queue in SQLite does not say which end of it is taken first; its class does."""
     return "fifo" if "fifo" in str(home.crawler.settings["SCHEDULER_DISK_QUEUE"]).lower() else "lifo"
-
-
-def _data(report: Report) -> dict[str, Any]:
-    data: dict[str, Any] = msgspec.to_builtins(report)
-    totals = ("readable", "unreadable", "pickled", "repeats")
-    return {**data, **{name: getattr(report, name) for name in totals}}
-
-
-def show(job: Job, report: Report, url: str, snapshot: Snapshot, *, seen: bool) -> None:
-    print(f"{paint(plain(str(job.path)), 'bold')} -> crawl {plain(snapshot.crawl)} at {url}")
-    for queue in report.queues[:SHOWN]:
-        print(f"  {plain(queue.name)}  {queue.kind.upper()}  {_counts(queue)}")
-    if len(report.queues) > SHOWN:
-        print(f"  and {number(len(report.queues) - SHOWN)} queues more")
-    for name in report.strange[:SHOWN]:
-        print(f"  {plain(name)}  is no queue, and is left out")
-    print(f"  requests  {_total(report)}")
-    for reason, many in _reasons(report)[:SHOWN]:
-        print(f"    {number(many)} cannot be read: {plain(reason)}")
-    torn = f", {count(report.seen.unreadable, 'piece')} cannot be read" if report.seen.unreadable else ""
-    kept = "" if seen else " (only to be counted: --forget-seen)"
-    print(f"  requests.seen  {count(report.seen.read, 'fingerprint')}{torn}{kept}")
-    if report.pickled_state:
-        names = ", ".join(map(plain, report.state)) or "nothing"
-        print(f"  spider.state  {names}")
-        for reason in report.left_out:
-            print(f"    left out: {plain(reason)}")
-    if report.crashed:
-        print(f"  Scrapy did not end in order: {plain(report.crashed)}.")
-        print("    What it was fetching then is in no file. Start requests that are done run again:", end=" ")
-        print("yes." if report.run_seeds else "no.")
-    if report.repeats:
-        them = count(report.repeats, "request")
-        print(f"    {them} of FIFO queues may have been fetched: what was taken out was not written down.")
-
-
-def _counts(queue: QueueReport) -> str:
-    parts = (
-        [f"priority {queue.priority}", "start requests"] if queue.seeds else [f"priority {queue.priority}"]
-    )
-    parts.append(count(queue.found.records, "request"))
-    if queue.found.lost:
-        parts.append(f"{number(queue.found.lost)} bytes are no request")
-    if queue.found.problem:
-        parts.append(f"stopped: {plain(queue.found.problem)}")
-    return ", ".join(parts)
-
-
-def _total(report: Report) -> str:
-    pickled = f", {number(report.pickled)} of them pickled" if report.pickled else ""
-    lost = sum(queue.found.lost for queue in report.queues)
-    bytes_lost = f"; {number(lost)} bytes belong to no request" if lost else ""
-    return (
-        f"{number(report.readable)} can be imported, {number(report.unreadable)} cannot be read"
-        f"{pickled}{bytes_lost}"
-    )
-
-
-def _reasons(report: Report) -> list[tuple[str, int]]:
-    together: Counter[str] = Counter()
-    for queue in report.queues:
-        together.update(queue.unreadable)
-    return together.most_common()
-
-
-def _tell(name: str, done: dict[str, int], after: Snapshot) -> None:
-    known = f"; {number(done['known'])} were known to it" if done["known"] else ""
-    print(f"Imported {count(done['brought'], 'request')} into crawl {plain(name)!r}{known}.")
-    counts = after.counts
-    print(f"It has {number(counts.waiting)} waiting, {number(after.seen)} seen. Start it as before.")

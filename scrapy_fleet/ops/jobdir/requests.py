@@ -42,9 +42,16 @@ class Entries:
         self._filtered = home.options.filtered
         self._seeds: Counter[bytes] = Counter()
 
-    def entry(self, queue: Queue, record: Record) -> Entry:
-        """Raises Unreadable or Unstorable where it cannot be one."""
-        request = self._request(fields_of(record.data))
+    def request(self, record: Record) -> Request:
+        """Raises Unreadable where it cannot be one."""
+        return self._request(fields_of(record.data))
+
+    def key(self, request: Request) -> int:
+        """By which a request is known that is filtered."""
+        return key_of(self._home.fingerprint(request))
+
+    def entry(self, queue: Queue, record: Record, request: Request) -> Entry:
+        """Raises Unstorable where it cannot be one."""
         return Entry(
             slot=slot_of(request),
             payload=self._home.codec.encode(request),
