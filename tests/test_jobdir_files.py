@@ -297,7 +297,7 @@ def test_a_crashed_directory(kind: str, tmp_path: Path) -> None:
 
 
 def test_pages_whose_links_wait_have_been_fetched(tmp_path: Path) -> None:
-    """Of a FIFO queue that was not closed nobody knows what was taken out, but links tell whence they come."""
+    """What was taken out of a FIFO queue that was not closed is unknown; but links tell whence they come."""
     job = StockJob(tmp_path / "job", "PickleFifoDiskQueue")
 
     def linked(start: int, page: int) -> list[Request]:
