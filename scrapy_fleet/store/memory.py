@@ -24,6 +24,8 @@ class MemoryStore:
     """The contract of :class:`~scrapy_fleet.store.base.Store`, in plain dicts and lists."""
 
     url = "memory://"
+    dump, load = memory_cargo.dump, memory_cargo.load
+    seen_keys, mark = memory_cargo.seen_keys, memory_cargo.mark
 
     def __init__(
         self,
@@ -43,9 +45,7 @@ class MemoryStore:
         self._papers: dict[str, Document] = {}
         self._producers: dict[str, float] = {}
         self._halts = 0
-        self._plan = Plan()
-        self._run = 1
-        self._joined_ever = False
+        self._plan, self._run, self._joined_ever = Plan(), 1, False
         self._mode: model.Mode = "run"
         self._clear()
 
@@ -81,8 +81,7 @@ class MemoryStore:
             slot.plan = plan
         resumed = not new_run and self._accepted > 0
         others = tuple(member.worker for id, member in self._members.items() if id != worker.id)
-        seeding = self._seeding(worker.id)
-        counts, state = self._counts(), dict(self._state)
+        seeding, counts, state = self._seeding(worker.id), self._counts(), dict(self._state)
         return model.Joined(self._run, resumed, counts, seeding, state, others, self._mode)
 
     def beat(self, worker: str) -> model.Beat:
@@ -396,16 +395,6 @@ class MemoryStore:
 
     def items(self, after: int = 0, limit: int = 100) -> list[tuple[int, bytes]]:
         return list(enumerate(self._items[after : after + limit], start=after + 1))
-
-    def seen_keys(self, cursor: str = "", limit: int = 1000) -> tuple[str, list[int]]:
-        return memory_cargo.page(sorted(self._seen), cursor, limit)
-
-    def mark(self, keys: tuple[int, ...]) -> int:
-        before = len(self._seen)
-        self._seen.update(keys)
-        return len(self._seen) - before
-
-    dump, load = memory_cargo.dump, memory_cargo.load
 
     def close(self) -> None:
         """There is no connection to let go of."""
