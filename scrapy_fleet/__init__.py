@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from scrapy_fleet.crawl.spiders import FleetSpider as FleetSpider
     from scrapy_fleet.crawl.tasks import Task as Task
     from scrapy_fleet.errors import FleetError as FleetError
+    from scrapy_fleet.errors import SerializationError as SerializationError
+    from scrapy_fleet.errors import TransientError as TransientError
 
 __version__ = "0.1.0"
 
@@ -21,10 +23,21 @@ _PUBLIC = {
     "FleetError": "scrapy_fleet.errors",
     "FleetPipeline": "scrapy_fleet.crawl.items",
     "FleetSpider": "scrapy_fleet.crawl.spiders",
+    "SerializationError": "scrapy_fleet.errors",
     "Task": "scrapy_fleet.crawl.tasks",
+    "TransientError": "scrapy_fleet.errors",
 }
 
-__all__ = ["Addon", "FleetError", "FleetPipeline", "FleetSpider", "Task", "__version__"]
+__all__ = [
+    "Addon",
+    "FleetError",
+    "FleetPipeline",
+    "FleetSpider",
+    "SerializationError",
+    "Task",
+    "TransientError",
+    "__version__",
+]
 
 
 def __getattr__(name: str) -> Any:

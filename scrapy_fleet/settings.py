@@ -15,7 +15,7 @@ from weakref import WeakKeyDictionary
 
 from msgspec import Struct
 
-from scrapy_fleet import pacing
+from scrapy_fleet import order, pacing
 from scrapy_fleet.errors import FleetError, SettingError, StoreError
 from scrapy_fleet.model import Backoff, Plan
 from scrapy_fleet.store.base import Store
@@ -92,7 +92,7 @@ TABLE = (
         "FLEET_ORDER",
         None,
         choice("lifo", "fifo"),
-        "Order among requests of equal priority. Unset: as `SCHEDULER_MEMORY_QUEUE` says, "
+        "Order among requests of equal priority. Unset: as Scrapy's queue settings say, "
         "that is the newest first.",
     ),
     Setting(
@@ -165,6 +165,8 @@ class Options(Struct, frozen=True, kw_only=True):
     robots_max_age: float
     max_idle_time: float
     filtered: bool
+    seeds_apart: bool
+    remarks: tuple[str, ...]
     plan: Plan
 
 
@@ -193,7 +195,8 @@ def of(crawler: Crawler) -> Options:
 
 def read(settings: BaseSettings, spider: type[Spider]) -> Options:
     """Read and check all settings; a wrong one raises :class:`SettingError`, naming it."""
-    _check_names(settings)
+    check_names(settings)
+    sequence = order.read(settings, _get(settings, "FLEET_ORDER"))
     capacity = settings.getint("CONCURRENT_REQUESTS") or 1000
     lookahead = _get(settings, "FLEET_LOOKAHEAD")
     return Options(
@@ -211,8 +214,15 @@ def read(settings: BaseSettings, spider: type[Spider]) -> Options:
         robots_max_age=_get(settings, "FLEET_ROBOTS_MAX_AGE"),
         max_idle_time=_get(settings, "FLEET_MAX_IDLE_TIME"),
         filtered=_is_filtered(settings),
-        plan=_plan(settings, spider),
+        seeds_apart=sequence.seeds_apart,
+        remarks=sequence.remarks,
+        plan=_plan(settings, spider, lifo=sequence.lifo),
     )
+
+
+def get(settings: BaseSettings, name: str) -> Any:
+    """One setting, for what runs without the add-on."""
+    return _get(settings, name)
 
 
 def _get(settings: BaseSettings, name: str) -> Any:
@@ -227,7 +237,7 @@ def _get(settings: BaseSettings, name: str) -> Any:
     return checked(name, value, setting.parse)
 
 
-def _check_names(settings: BaseSettings) -> None:
+def check_names(settings: BaseSettings) -> None:
     for name in settings:
         if name.startswith("FLEET_") and name not in _BY_NAME:
             # Without the beginning, which all have in common.
@@ -236,7 +246,7 @@ def _check_names(settings: BaseSettings) -> None:
             raise SettingError(f"There is no setting {name}. {hint}")
 
 
-def _plan(settings: BaseSettings, spider: type[Spider]) -> Plan:
+def _plan(settings: BaseSettings, spider: type[Spider], *, lifo: bool) -> Plan:
     rule = pacing.rule(settings, spider)
     return Plan(
         rule=rule,
@@ -248,22 +258,10 @@ def _plan(settings: BaseSettings, spider: type[Spider]) -> Plan:
             failures=_get(settings, "FLEET_BREAKER"),
             patience=_get(settings, "FLEET_HOST_PATIENCE"),
         ),
-        lifo=_is_lifo(settings),
+        lifo=lifo,
         max_attempts=_get(settings, "FLEET_MAX_ATTEMPTS"),
         keep_seen=_get(settings, "FLEET_ON_FINISH") == "keep",
     )
-
-
-def _is_lifo(settings: BaseSettings) -> bool:
-    order = _get(settings, "FLEET_ORDER")
-    if order is not None:
-        return bool(order == "lifo")
-    from scrapy.utils.misc import load_object
-
-    setting = settings["SCHEDULER_MEMORY_QUEUE"]
-    # Scrapy's own queue classes all bear the same name; what they are made of tells.
-    names = [cls.__name__.lower() for cls in load_object(setting).__mro__]
-    return next(("lifo" in name for name in names if "lifo" in name or "fifo" in name), True)
 
 
 def _is_filtered(settings: BaseSettings) -> bool:

@@ -23,8 +23,14 @@ from scrapy_fleet.ops.host_arguments import (
     finish_host_options,
     run_host_command,
 )
-from scrapy_fleet.ops.importing import add_import, run_import
+from scrapy_fleet.ops.importing import run_import
 from scrapy_fleet.ops.push_arguments import add_push, finish_push_options
+from scrapy_fleet.ops.transfer_arguments import (
+    NEED_PROJECT,
+    TRANSFER_COMMANDS,
+    add_transfer_commands,
+    run_transfer_command,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -94,7 +100,6 @@ def add_commands(parser: argparse.ArgumentParser, prog: str) -> None:
     add_host_commands(commands, where, prog)
     add_push(commands, where, prog)
     add_data_commands(commands, crawl, where, prog)
-    add_import(commands, common, prog)
 
     peek = commands.add_parser(
         "peek", parents=[crawl, where], help="the next requests",
@@ -143,6 +148,8 @@ def add_commands(parser: argparse.ArgumentParser, prog: str) -> None:
     )
     dead.add_argument("--all", action="store_true", dest="everything", help="requeue or drop all of them")
     dead.add_argument("--limit", type=_positive, default=100, metavar="N", help="how many to list (100)")
+
+    add_transfer_commands(commands, common, where, prog)
 
     commands.add_parser(
         "doctor", parents=[crawl, where], help="check the installation, the settings and the store",
@@ -221,7 +228,7 @@ def _run(opts: argparse.Namespace, settings: BaseSettings | None) -> int:
 
         return demo(pages=opts.pages, workers=opts.workers, keep=opts.keep, as_json=opts.as_json)
     if opts.fleet_command == "import":
-        return run_import(opts, settings)
+        return run_import(opts, settings, lambda: _place(opts, settings))
     if opts.fleet_command == "doctor":
         from scrapy_fleet.ops.doctor import doctor
 
@@ -249,6 +256,8 @@ def _run(opts: argparse.Namespace, settings: BaseSettings | None) -> int:
             "new": opts.new,
         }
         return push(place, opts.crawl, opts.tasks, **given)
+    if opts.fleet_command in TRANSFER_COMMANDS:
+        return run_transfer_command(place, opts)
     if opts.fleet_command in ("workers", "pause", "resume", "stop", "clear"):
         return _control(place, opts)
     if opts.fleet_command == "peek":
@@ -283,7 +292,8 @@ def _place(opts: argparse.Namespace, settings: BaseSettings | None) -> Place:
 
     named = opts.url is not None or opts.jobdir is not None
     # 'why' needs the project's fingerprinter, wherever the crawl is.
-    if settings is None and (opts.own or opts.fleet_command in ("doctor", "why") or not named):
+    wants = opts.own or opts.fleet_command in ("doctor", "why", *NEED_PROJECT)
+    if settings is None and (wants or not named):
         settings = project_settings()
         if settings is None and opts.own:
             from scrapy.settings import Settings

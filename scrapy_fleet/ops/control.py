@@ -10,7 +10,7 @@ import msgspec
 from scrapy_fleet.errors import FleetError
 from scrapy_fleet.model import Mode, Snapshot
 from scrapy_fleet.ops.place import Place
-from scrapy_fleet.ops.show import count, number, paint, plain, print_json
+from scrapy_fleet.ops.show import agreed, count, number, paint, plain, print_json
 from scrapy_fleet.ops.status import look, workers_table
 
 Order = Literal["pause", "resume", "stop"]
@@ -90,9 +90,4 @@ def _asked(url: str, snapshot: Snapshot) -> bool:
         f"{number(getattr(counts, name))} {name}" for name in ("waiting", "leased", "done", "dead")
     )
     print(f"  {terms} requests, {number(snapshot.seen)} seen URLs, {number(snapshot.items)} items.")
-    try:
-        answer = input("Forget all of it, for good? [y/N] ")
-    except EOFError:
-        print()
-        return False
-    return answer.strip().lower() in ("y", "yes")
+    return agreed("Forget all of it, for good?")

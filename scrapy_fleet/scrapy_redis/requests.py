@@ -7,7 +7,7 @@ from typing import Any
 from scrapy import Request, Spider
 
 from scrapy_fleet.crawl.callbacks import stored_callback
-from scrapy_fleet.crawl.codec import loaded_class
+from scrapy_fleet.crawl.codec import find_class
 from scrapy_fleet.errors import Unreadable
 
 
@@ -23,7 +23,7 @@ def request_of(data: Any, spider: Spider) -> Request:
         if not isinstance(name, str):
             raise Unreadable("the class of the stored request is no name")
         module, _, own = name.rpartition(".")
-        cls = loaded_class(f"{module}:{own}")
+        cls = find_class(f"{module}:{own}")
     for kind in ("callback", "errback"):
         if fields.get(kind) is not None:
             fields[kind] = stored_callback(spider, fields[kind], kind)

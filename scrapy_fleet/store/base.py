@@ -58,8 +58,10 @@ is alive sets the mode to ``run``.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import Protocol
 
+from scrapy_fleet.cargo import Piece
 from scrapy_fleet.errors import StoreError
 from scrapy_fleet.model import (
     Batch,
@@ -236,6 +238,32 @@ class Store(Protocol):
 
         Without a group, none. Numbers are not given again, and ``Snapshot.items`` goes on counting them.
         """
+
+    def dump(self) -> Iterator[Piece]:
+        """All of the crawl, in pieces, but for what was seen (see ``seen_keys``) and for workers.
+
+        It is one crawl at one moment only if nothing changes it meanwhile: who takes it sees to that, and
+        that nothing is leased, which has no piece.
+        """
+
+    def load(self, pieces: Iterable[Piece]) -> None:
+        """What ``dump`` gave, of this store or of another, becomes this crawl, with the places and numbers
+        that entries had. It is then as one that nobody has joined since its workers left.
+
+        While entries or live workers are in it, it raises :class:`~scrapy_fleet.cargo.NotEmpty`, and changes
+        nothing. What was seen stays, and is to be marked before. It need not be one transaction: a load that
+        was interrupted is to be cleared.
+        """
+
+    def seen_keys(self, cursor: str = "", limit: int = 1000) -> tuple[str, list[int]]:
+        """Keys that the crawl has met, a page at a time: the next cursor (empty: no more), and keys.
+
+        A page may have more or fewer than ``limit``. Keys that are added meanwhile may be missed, or come
+        twice.
+        """
+
+    def mark(self, keys: tuple[int, ...]) -> int:
+        """Mark keys as seen without queueing anything; how many were new. Needs no worker."""
 
     def close(self) -> None:
         """Let go of the connection. The crawl stays."""

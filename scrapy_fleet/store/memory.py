@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable
 from scrapy_fleet import model, politeness
 from scrapy_fleet.errors import CrawlInUse, GivenUp
 from scrapy_fleet.model import Batch, Counts, Entry, Lease, Plan, Receipt, Row, Seeding, Worker
+from scrapy_fleet.store import memory_cargo
 from scrapy_fleet.store.base import MAX_WANT, refuse_beside
 from scrapy_fleet.store.memory_items import Items, ItemVerbs
 from scrapy_fleet.store.memory_leasing import TOKENS_IN_BATCH, Leasing, lease_of, retry_in
@@ -25,6 +26,8 @@ class MemoryStore(ItemVerbs, PaperVerbs):
     """The contract of :class:`~scrapy_fleet.store.base.Store`, in plain dicts and lists."""
 
     url = "memory://"
+    dump, load = memory_cargo.dump, memory_cargo.load
+    seen_keys, mark = memory_cargo.seen_keys, memory_cargo.mark
 
     def __init__(
         self,
@@ -33,8 +36,7 @@ class MemoryStore(ItemVerbs, PaperVerbs):
         clock: Callable[[], float] = time.monotonic,
         random: random_module.Random | None = None,
     ) -> None:
-        self.crawl = crawl
-        self._clock = clock
+        self.crawl, self._clock = crawl, clock
         self._leasing = Leasing(random or random_module.Random())
         self._ids = itertools.count(1)
         self._members: dict[str, Member] = {}
@@ -44,9 +46,7 @@ class MemoryStore(ItemVerbs, PaperVerbs):
         self._papers: dict[str, Document] = {}
         self._producers: dict[str, float] = {}
         self._halts = 0
-        self._plan = Plan()
-        self._run = 1
-        self._joined_ever = False
+        self._plan, self._run, self._joined_ever = Plan(), 1, False
         self._mode: model.Mode = "run"
         self._clear()
 

@@ -45,8 +45,13 @@ class Server:
 
     def run(self, verb: str, *args: bytes | str | float, keys: tuple[str, ...] = ()) -> list[Any]:
         """Run a verb's script; ``keys`` are those it touches that are not the crawl's."""
+        return self.run_on(self._key, verb, *args, keys=keys)
+
+    def run_on(
+        self, key: str, verb: str, *args: bytes | str | float, keys: tuple[str, ...] = ()
+    ) -> list[Any]:
         whole, name = script(verb)
-        words = (1 + len(keys), self._key, *keys, *args)
+        words = (1 + len(keys), key, *keys, *args)
         try:
             try:
                 answer = self._connected().execute_command("EVALSHA", name, *words)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import heapq
 import logging
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from random import Random
 from typing import Any, Self
 
+from scrapy_fleet.cargo import NotEmpty, Piece
 from scrapy_fleet.errors import CrawlInUse, GivenUp, StoreEmptied, StoreError, StoreRolledBack
 from scrapy_fleet.model import (
     Batch,
@@ -29,7 +30,7 @@ from scrapy_fleet.model import (
     Worker,
 )
 from scrapy_fleet.store.base import MAX_WANT
-from scrapy_fleet.store.redis import health, observing, packing
+from scrapy_fleet.store.redis import cargo, health, observing, packing
 from scrapy_fleet.store.redis.items import ItemVerbs
 from scrapy_fleet.store.redis.server import OLDEST, Server
 
@@ -38,6 +39,7 @@ logger = logging.getLogger(__name__)
 MODES: tuple[Mode, ...] = ("run", "pause", "stop")
 """In the order of the numbers that the scripts have for them."""
 MENDED_AT_ONCE = 500
+MARKED_AT_ONCE = 1000
 ROWS_AT_ONCE = 1000
 
 chance = Random()
@@ -322,3 +324,26 @@ class RedisStore(ItemVerbs):
         while (some := self._run("mend", verb, MENDED_AT_ONCE)[0]) > 0:
             mended += some
         return mended
+
+    # Carrying a crawl elsewhere
+
+    def dump(self) -> Iterator[Piece]:
+        return cargo.dump(self._run, self._server.command, self._prefix, MODES)
+
+    def load(self, pieces: Iterable[Piece]) -> None:
+        now = float(self._run("dump", "about")[0])
+        try:
+            cargo.Loading(self._run, MODES, _new_id(), now).load(pieces)
+        except CrawlInUse:
+            raise NotEmpty(NotEmpty.__doc__) from None
+
+    def seen_keys(self, cursor: str = "", limit: int = 1000) -> tuple[str, list[int]]:
+        bucket, found = self._run("seen_keys", int(cursor or 0), limit)
+        return str(bucket) if bucket >= 0 else "", list(map(int, found))
+
+    def mark(self, keys: tuple[int, ...]) -> int:
+        new = 0
+        for first in range(0, len(keys), MARKED_AT_ONCE):
+            piece = keys[first : first + MARKED_AT_ONCE]
+            new += int(self._run("mark", _new_id(), packing.marks(piece))[0])
+        return new

@@ -14,7 +14,7 @@ def set_mode(db: Database, mode: Mode) -> None:
 
 def start_again(db: Database, num: int, now: float) -> None:
     """A worker has come: a stop was for those that were there before, if none of them is left."""
-    if not _alive(db, now, but=num):
+    if not any_alive(db, now, but=num):
         db.connection.execute("UPDATE crawl SET mode = 'run' WHERE mode = 'stop'")
 
 
@@ -30,7 +30,7 @@ def begin_anew(db: Database, *, keep_seen: bool) -> None:
 
 
 def clear(db: Database) -> None:
-    if _alive(db, db.now(db.crawl())):
+    if any_alive(db, db.now(db.crawl())):
         raise CrawlInUse(CrawlInUse.__doc__)
     begin_anew(db, keep_seen=False)
     set_mode(db, "run")
@@ -41,6 +41,6 @@ def clear(db: Database) -> None:
     write_rules(db, decode_plan(db.crawl()["plan"]))
 
 
-def _alive(db: Database, now: float, but: int = -1) -> bool:
+def any_alive(db: Database, now: float, but: int = -1) -> bool:
     sql = "SELECT EXISTS (SELECT 1 FROM worker WHERE deadline > :now AND num != :but)"
     return bool(db.value(sql, now=now, but=but))

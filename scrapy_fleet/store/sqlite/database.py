@@ -218,10 +218,11 @@ class Database:
         try:
             yield
         except sqlite3.Error as error:
-            raise _ours(error, self.path) from error
+            raise ours(error, self.path) from error
 
 
-def _ours(error: sqlite3.Error, path: Path) -> StoreAway | StoreError:
+def ours(error: sqlite3.Error, path: Path) -> StoreAway | StoreError:
+    """What passes by itself is StoreAway, what does not is StoreError."""
     code = getattr(error, "sqlite_errorname", None) or ""
     if code.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
         return StoreAway(f"{path} is locked by another process ({error}).")
@@ -260,7 +261,7 @@ def crawl_name(path: Path) -> str:
                 raise StoreError(f"{path} is not a crawl of scrapy-fleet.")
             return str(connection.execute("SELECT name FROM crawl").fetchone()[0])
     except sqlite3.Error as error:
-        raise _ours(error, path) from error
+        raise ours(error, path) from error
 
 
 @lru_cache(maxsize=8)

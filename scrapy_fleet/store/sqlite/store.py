@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from random import Random
 from typing import Literal
 
 import msgspec
 
+from scrapy_fleet.cargo import Piece
 from scrapy_fleet.model import (
     Batch,
     Beat,
@@ -31,7 +32,7 @@ from scrapy_fleet.model import (
     Worker,
 )
 from scrapy_fleet.store.base import refuse_beside
-from scrapy_fleet.store.sqlite import controlling, observing, papers
+from scrapy_fleet.store.sqlite import cargo, controlling, observing, papers
 from scrapy_fleet.store.sqlite.applying import Applying
 from scrapy_fleet.store.sqlite.changes import Changes, text
 from scrapy_fleet.store.sqlite.database import Database, counts_of, decode_plan
@@ -301,6 +302,24 @@ class SqliteStore(ItemVerbs):
     def write_paper(self, name: str, data: bytes) -> None:
         with self._db.write():
             papers.write(self._db, name, data)
+
+    # Carrying a crawl elsewhere
+
+    def dump(self) -> Iterator[Piece]:
+        with self._db.read():
+            yield from cargo.dump(self._db)
+
+    def load(self, pieces: Iterable[Piece]) -> None:
+        with self._db.write():
+            cargo.load(self._db, pieces)
+
+    def seen_keys(self, cursor: str = "", limit: int = 1000) -> tuple[str, list[int]]:
+        with self._db.read():
+            return cargo.seen_keys(self._db, cursor, limit)
+
+    def mark(self, keys: tuple[int, ...]) -> int:
+        with self._db.write():
+            return cargo.mark(self._db, keys)
 
 
 def _seeding(crawl: sqlite3.Row, num: int) -> tuple[int | None, Seeding]:
