@@ -20,9 +20,8 @@ from scrapy.utils.httpobj import urlparse_cached
 from scrapy_fleet.crawl.codec import TASK
 from scrapy_fleet.errors import FleetError, Unreadable, Unstorable
 from scrapy_fleet.model import TASKS, Entry
-from scrapy_fleet.ops.import_redis_project import Project, open_project
+from scrapy_fleet.ops.import_redis_project import Project, is_pickle, open_project
 from scrapy_fleet.ops.import_redis_source import Found, Source
-from scrapy_fleet.ops.plain_pickle import is_pickle
 from scrapy_fleet.ops.show import count, number, paint, plain, print_json
 
 if TYPE_CHECKING:

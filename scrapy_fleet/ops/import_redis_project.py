@@ -14,8 +14,8 @@ from scrapy_fleet.crawl.codec import Codec
 from scrapy_fleet.errors import FleetError, Unreadable
 from scrapy_fleet.model import Batch
 from scrapy_fleet.ops.finding import keys_of
+from scrapy_fleet.ops.jobdir.unpickling import unpickle
 from scrapy_fleet.ops.place import project_settings
-from scrapy_fleet.ops.plain_pickle import is_pickle, loads
 from scrapy_fleet.process import this_worker
 from scrapy_fleet.scrapy_redis import defaults
 from scrapy_fleet.scrapy_redis.beside import is_same_server
@@ -128,7 +128,7 @@ class Project:
         if is_pickle(member):
             if not trust:
                 raise Unreadable("it is a pickle")
-            data = loads(member)
+            data: object = unpickle(member)
         else:
             try:
                 data = json.loads(member)
@@ -157,6 +157,11 @@ class Project:
         if not fingerprint:
             raise Unreadable("it is no fingerprint: it is empty")
         return _key(fingerprint)
+
+
+def is_pickle(member: bytes) -> bool:
+    """As protocols from 2 on begin; JSON never does."""
+    return member[:1] == b"\x80"
 
 
 def _key(fingerprint: bytes) -> int:
