@@ -259,6 +259,8 @@ def test_settings_are_translated() -> None:
     own = translated(SCHEDULER_QUEUE_KEY="all:requests", FLEET_URL="sqlite:x", FLEET_ORDER="lifo")
     assert (own["FLEET_URL"], own["FLEET_CRAWL"], own["FLEET_ORDER"]) == ("sqlite:x", "all", "lifo")
     assert crawl_name(settings(SCHEDULER_QUEUE_KEY="x:%(spider)s"), SomeSpider) == "x:some"
+    unused = translated(SCHEDULER_DISK_QUEUE="x.Y", SCHEDULER_PRIORITY_QUEUE="x.Y")
+    assert unused["SCHEDULER_DISK_QUEUE"] == plain["SCHEDULER_DISK_QUEUE"]
     given = translated(DUPEFILTER_CLASS=defaults.SCHEDULER_DUPEFILTER_CLASS)
     assert given["DUPEFILTER_CLASS"] == "scrapy.dupefilters.RFPDupeFilter"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
+from scrapy.settings import default_settings
 from scrapy.utils.misc import load_object
 
 from scrapy_fleet import addon as fleet_addon
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 PATH = "scrapy_fleet.scrapy_redis.wiring.Addon"
 STOCK = "scrapy.core.scheduler.Scheduler"
+UNUSED = ("SCHEDULER_DISK_QUEUE", "SCHEDULER_MEMORY_QUEUE", "SCHEDULER_PRIORITY_QUEUE")
+"""Settings of Scrapy's own scheduler, which scrapy-redis does not ask either."""
 
 
 _FILTERS: WeakKeyDictionary[Crawler, Any] = WeakKeyDictionary()
@@ -60,6 +63,8 @@ def translate(settings: BaseSettings, spidercls: type[Spider]) -> None:
     if settings.get("FLEET_ORDER") is None:
         lifo = issubclass(queue_class(settings), queue.LifoQueue)
         settings.set("FLEET_ORDER", "lifo" if lifo else "fifo", "cmdline")
+    for name in UNUSED:
+        settings.set(name, getattr(default_settings, name, None), "cmdline")
     chosen = load_object(settings["DUPEFILTER_CLASS"])
     if isinstance(chosen, type) and issubclass(chosen, RFPDupeFilter):
         if chosen.request_seen is not RFPDupeFilter.request_seen:
