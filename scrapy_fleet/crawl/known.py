@@ -80,41 +80,42 @@ class KnownUrlsMiddleware:
         self, response: Response, result: Iterable[Any], spider: Spider | None = None
     ) -> Iterator[Any]:
         known, dropped, items = self._usable(), 0, 0
+        repeat: Request | None = None
         try:
             for each in result:
                 if not isinstance(each, Request):
                     items += 1
                 elif each in known:
-                    dropped += 1
+                    dropped, repeat = dropped + 1, each
                     continue
                 yield each
         finally:
-            self._count(dropped, items)
+            self._count(repeat, dropped, items)
 
     # Twice the same, since nearly all links of a crawl come through here: a call for each would be dear.
     async def process_spider_output_async(
         self, response: Response, result: AsyncIterator[Any], spider: Spider | None = None
     ) -> AsyncIterator[Any]:
         known, dropped, items = self._usable(), 0, 0
+        repeat: Request | None = None
         try:
             async for each in result:
                 if not isinstance(each, Request):
                     items += 1
                 elif each in known:
-                    dropped += 1
+                    dropped, repeat = dropped + 1, each
                     continue
                 yield each
         finally:
-            self._count(dropped, items)
+            self._count(repeat, dropped, items)
 
     def _usable(self) -> KnownUrls | tuple[()]:
         scheduler = scheduler_of(self.crawler)
         return scheduler.known_urls if scheduler is not None and scheduler.known_urls.usable else ()
 
-    def _count(self, dropped: int, items: int) -> None:
-        if dropped:
-            assert self.crawler.stats is not None
-            self.crawler.stats.inc_value("dupefilter/filtered", dropped)
+    def _count(self, repeat: Request | None, dropped: int, items: int) -> None:
+        if repeat is not None and (scheduler := scheduler_of(self.crawler)) is not None:
+            scheduler.repeats.early(repeat, dropped)
         if items > self._most_items and (scheduler := scheduler_of(self.crawler)) is not None:
             self._most_items = items
             scheduler.seam.expect_items(items)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 from scrapy import Request, Spider, signals
@@ -15,6 +14,7 @@ from scrapy_fleet import settings as fleet_settings
 from scrapy_fleet.crawl.codec import Codec
 from scrapy_fleet.crawl.known import KnownUrls
 from scrapy_fleet.crawl.parents import Parents
+from scrapy_fleet.crawl.repeats import Repeats
 from scrapy_fleet.crawl.running import Running
 from scrapy_fleet.crawl.seam import EventLoop, Seam
 from scrapy_fleet.crawl.seeds import SeedCounts
@@ -22,6 +22,7 @@ from scrapy_fleet.crawl.state import SpiderState
 from scrapy_fleet.crawl.stats import Numbers
 from scrapy_fleet.errors import FleetError, Unreadable, Unstorable
 from scrapy_fleet.frontier import Frontier
+from scrapy_fleet.keys import key_of, seed_key_of
 from scrapy_fleet.model import Entry, Joined, Lease, Outcome, Seeding
 from scrapy_fleet.process import this_worker
 from scrapy_fleet.settings import Options
@@ -80,12 +81,13 @@ class Scheduler(BaseScheduler):
         self.codec = Codec(spider)
         self.state = SpiderState(spider)
         self.numbers = Numbers(self.crawler)
-        self.known_urls.limit(options.known_urls)
+        self.repeats = Repeats(spider, self.codec, self.known_urls)
+        # Who wants a line for every repeat is to see those of the early memory too.
+        self.known_urls.limit(0 if self.repeats.all_shown else options.known_urls)
         assert self.crawler.request_fingerprinter is not None
         self._fingerprint = self.crawler.request_fingerprinter.fingerprint
         self._filtered = options.filtered
         self._seed_lane = bool(self.crawler.settings.get("SCHEDULER_START_MEMORY_QUEUE"))
-        self._debug = self.crawler.settings.getbool("DUPEFILTER_DEBUG")
         assert self.crawler.stats is not None
         self._stats = self.crawler.stats
         self.frontier = Frontier(
@@ -244,12 +246,8 @@ class Scheduler(BaseScheduler):
             return None
         fingerprint = self._fingerprint(request)
         if request.dont_filter or not self._filtered:
-            # Seeds are not filtered, but are recognised when start() has to begin again.
-            text = b"%d %d %s" % (self.run, self._seed_counts.next(fingerprint), fingerprint)
-            fingerprint = blake2b(text, digest_size=8).digest()
-        elif len(fingerprint) < 8:
-            fingerprint = blake2b(fingerprint, digest_size=8).digest()
-        return int.from_bytes(fingerprint[:8], "big", signed=True)
+            return seed_key_of(fingerprint, self.run, self._seed_counts.next(fingerprint))
+        return key_of(fingerprint)
 
     def lease_of(self, request: Request) -> Lease | None:
         """The lease that a request runs under; None if it has none of its own (any more)."""
@@ -281,7 +279,7 @@ class Scheduler(BaseScheduler):
         self._stats.inc_value("scheduler/unserializable")
         if key is not None:
             if key in self._local_keys:
-                self._stats.inc_value("dupefilter/filtered")
+                self.repeats.here(request)
                 return False
             self._local_keys.add(key)
             assert self.frontier is not None
@@ -333,17 +331,8 @@ class Scheduler(BaseScheduler):
     def added(self, accepted: int, known: list[Entry]) -> None:
         if accepted:
             self._stats.inc_value("scheduler/enqueued", accepted)
-        if not known:
-            return
-        self._stats.inc_value("dupefilter/filtered", len(known))
-        if self._debug or self.known_urls.somebody_listens:
-            for entry in known:
-                request = self.codec.decode(entry.payload)
-                if self._debug:
-                    logger.debug("Filtered duplicate request: %s", request)
-                self.crawler.signals.send_catch_log(
-                    signals.request_dropped, request=request, spider=self.spider
-                )
+        if known:
+            self.repeats.in_store(known)
 
     def keep_item(self, item: bytes, parent: Request | None) -> None:
         """Store an item together with the end of the request it came from."""

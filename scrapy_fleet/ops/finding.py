@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Callable, Iterator
-from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
@@ -18,6 +17,7 @@ from scrapy.utils.request import RequestFingerprinter
 
 from scrapy_fleet.crawl.codec import Codec, describe
 from scrapy_fleet.errors import FleetError
+from scrapy_fleet.keys import key_of, seed_key_of
 from scrapy_fleet.model import Kind, Row
 
 if TYPE_CHECKING:
@@ -61,10 +61,7 @@ def _spider(settings: BaseSettings, name: str) -> type[Spider]:
 
 def keys_of(fingerprint: bytes, run: int) -> tuple[int, int]:
     """Under which keys the scheduler marks it as seen: as a link, and as a start request of this run."""
-    seed = blake2b(b"%d %d %s" % (run, 1, fingerprint), digest_size=8).digest()
-    if len(fingerprint) < 8:
-        fingerprint = blake2b(fingerprint, digest_size=8).digest()
-    return int.from_bytes(fingerprint[:8], "big", signed=True), int.from_bytes(seed, "big", signed=True)
+    return key_of(fingerprint), seed_key_of(fingerprint, run, 1)
 
 
 class Search:
