@@ -6,6 +6,7 @@ Each spider is run with stock Scrapy and with the add-on; what the site saw must
 from __future__ import annotations
 
 import itertools
+import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -28,10 +29,11 @@ STOCK: dict[str, Any] = {"ADDONS": {}, "ITEM_PIPELINES": {}}
 
 @dataclass
 class Seen:
-    """What a run came to: what the site was asked for, and the stats."""
+    """What a run came to: what the site was asked for, the stats, and what was logged of repeats."""
 
     visits: Counter[str]
     stats: dict[str, Any]
+    repeats: list[str]
 
     def count(self, what: str) -> int:
         return int(self.stats.get(f"count/{what}", 0))
@@ -71,7 +73,9 @@ class Crawls:
         stats = worker.ended()
         assert stats["finish_reason"] == "finished"
         assert "log_count/ERROR" not in stats, worker.text()
-        return Seen(Counter(str(visit) for visit in self._site.visits(name)), stats)
+        lines = (line.partition("] ")[2] for line in worker.text().replace(name, "RUN").splitlines())
+        repeats = [line for line in lines if "Filtered duplicate request" in line]
+        return Seen(Counter(str(visit) for visit in self._site.visits(name)), stats, repeats)
 
 
 @pytest.fixture(scope="module")
@@ -120,6 +124,28 @@ def test_who_listens_to_dropped_requests_hears_of_all(crawls: Crawls) -> None:
     assert fleet.count("scheduled") == stock.count("scheduled")
     assert stock.count("dropped") == stock.filtered > 0
     assert fleet.count("dropped") == stock.count("dropped")
+
+
+def test_the_first_repeat_is_logged_as_stock_scrapy_does_it(crawls: Crawls) -> None:
+    def words(seen: Seen) -> list[str]:
+        return [re.sub(r"http://\S+", "URL", line) for line in seen.repeats]
+
+    stock, fleet = crawls.both(known.Graph, LOG_LEVEL="DEBUG")
+    assert words(fleet) == words(stock)
+    assert len(words(stock)) == 1
+    assert "no more duplicates will be shown" in words(stock)[0]
+
+
+@pytest.mark.parametrize("spider", [known.Graph, known.Unwritable])
+def test_every_repeat_is_logged_where_that_is_wanted(crawls: Crawls, spider: type[known.Counting]) -> None:
+    def urls(seen: Seen) -> Counter[str]:
+        """Whose link it is depends on which page comes first."""
+        return Counter(re.sub(r"\(referer: \S+\)", "(referer)", line) for line in seen.repeats)
+
+    stock, fleet = crawls.both(spider, LOG_LEVEL="DEBUG", DUPEFILTER_DEBUG=True)
+    assert urls(fleet) == urls(stock)
+    assert len(stock.repeats) == stock.filtered > 3
+    assert all("(referer: http://" in line for line in fleet.repeats)
 
 
 def test_a_page_met_too_deep_is_fetched_when_it_is_met_again(crawls: Crawls) -> None:
