@@ -17,9 +17,9 @@ from msgspec import Struct
 
 from scrapy_fleet import pacing
 from scrapy_fleet.errors import FleetError, SettingError, StoreError
-from scrapy_fleet.model import Backoff, Plan
+from scrapy_fleet.model import Backoff, Plan, SeenKind, SeenPlan
 from scrapy_fleet.store.base import Store
-from scrapy_fleet.values import checked, choice, number, seconds, text
+from scrapy_fleet.values import checked, choice, duration, number, seconds, share, text
 
 if TYPE_CHECKING:
     from scrapy import Spider
@@ -108,6 +108,40 @@ TABLE = (
         "How many URLs a worker remembers to drop repeated links early. 0 switches it off.",
     ),
     Setting(
+        "FLEET_SEEN",
+        "exact",
+        choice("exact", "bloom", "rolling", "off"),
+        "How the crawl knows what it has met: `exact` forgets nothing and never errs; `bloom` takes a fifth of "
+        "the memory, and never fetches a few pages; `rolling` forgets what it has not met for a time; `off` "
+        "filters nothing. See [What a crawl has seen](seen.md).",
+    ),
+    Setting(
+        "FLEET_SEEN_CAPACITY",
+        None,
+        number(int, 1, most=10**10),
+        "How many URLs are expected. A Bloom filter is made for so many. Beyond it the crawl goes on, at a "
+        "cost that is told once. Unset: 1,000,000 for `bloom`.",
+    ),
+    Setting(
+        "FLEET_SEEN_ERROR",
+        0.001,
+        share,
+        "`bloom`: the share of new URLs that may be taken for known ones, and so are never fetched, at most.",
+    ),
+    Setting(
+        "FLEET_SEEN_WINDOW",
+        7 * 86400.0,
+        duration,
+        "`rolling`: what has not been met for this time is forgotten. Seconds, or as `90s`, `15m`, `12h`, "
+        "`7d`, `2w`.",
+    ),
+    Setting(
+        "FLEET_SEEN_HOT",
+        1,
+        number(int, 1, most=1000),
+        "`rolling`: what is met again and again is kept for so many windows. 1: no longer than all else.",
+    ),
+    Setting(
         "FLEET_BACKOFF",
         5.0,
         seconds,
@@ -180,6 +214,7 @@ def of(crawler: Crawler) -> Options:
 def read(settings: BaseSettings, spider: type[Spider]) -> Options:
     """Read and check all settings; a wrong one raises :class:`SettingError`, naming it."""
     _check_names(settings)
+    plan = _plan(settings, spider)
     capacity = settings.getint("CONCURRENT_REQUESTS") or 1000
     lookahead = _get(settings, "FLEET_LOOKAHEAD")
     return Options(
@@ -195,8 +230,8 @@ def read(settings: BaseSettings, spider: type[Spider]) -> Options:
         durability=_get(settings, "FLEET_DURABILITY"),
         known_urls=_get(settings, "FLEET_KNOWN_URLS"),
         robots_max_age=_get(settings, "FLEET_ROBOTS_MAX_AGE"),
-        filtered=_is_filtered(settings),
-        plan=_plan(settings, spider),
+        filtered=plan.seen.kind != "off",
+        plan=plan,
     )
 
 
@@ -234,7 +269,44 @@ def _plan(settings: BaseSettings, spider: type[Spider]) -> Plan:
         lifo=_is_lifo(settings),
         max_attempts=_get(settings, "FLEET_MAX_ATTEMPTS"),
         keep_seen=_get(settings, "FLEET_ON_FINISH") == "keep",
+        seen=seen_plan(settings),
     )
+
+
+def seen_plan(settings: BaseSettings, kind: SeenKind | None = None) -> SeenPlan:
+    """How the crawl is to know what it has met: of this kind, or of the one that the settings ask for."""
+    return SeenPlan(
+        kind=kind or _seen_kind(settings),
+        capacity=_get(settings, "FLEET_SEEN_CAPACITY") or SeenPlan().capacity,
+        error=_get(settings, "FLEET_SEEN_ERROR"),
+        window=_get(settings, "FLEET_SEEN_WINDOW"),
+        hot=_get(settings, "FLEET_SEEN_HOT"),
+    )
+
+
+def _seen_kind(settings: BaseSettings) -> SeenKind:
+    """As FLEET_SEEN says, or DUPEFILTER_CLASS if that stands for one of them; any other class is refused."""
+    from scrapy.dupefilters import BaseDupeFilter, RFPDupeFilter
+    from scrapy.utils.misc import load_object
+
+    asked: SeenKind = _get(settings, "FLEET_SEEN")
+    setting = settings["DUPEFILTER_CLASS"]
+    if (chosen := load_object(setting)) is RFPDupeFilter:
+        return asked
+    # Of ours, told by what they have, no subclass is meant: nobody would call what it adds.
+    means: SeenKind | None = "off" if chosen is BaseDupeFilter else vars(chosen).get("fleet_seen")
+    if means is None:
+        raise SettingError(
+            f"DUPEFILTER_CLASS = {setting!r} cannot be used: what was seen is kept in the crawl's store. "
+            "To say which requests are the same, set REQUEST_FINGERPRINTER_CLASS; "
+            "to choose how they are known, set FLEET_SEEN; to filter none, set it to 'off'."
+        )
+    if settings.get("FLEET_SEEN") is not None and asked != means:
+        raise SettingError(
+            f"FLEET_SEEN = {asked!r} and DUPEFILTER_CLASS = {setting!r}, which means {means!r}, cannot both "
+            "be followed. Leave out DUPEFILTER_CLASS."
+        )
+    return means
 
 
 def _is_lifo(settings: BaseSettings) -> bool:
@@ -247,21 +319,6 @@ def _is_lifo(settings: BaseSettings) -> bool:
     # Scrapy's own queue classes all bear the same name; what they are made of tells.
     names = [cls.__name__.lower() for cls in load_object(setting).__mro__]
     return next(("lifo" in name for name in names if "lifo" in name or "fifo" in name), True)
-
-
-def _is_filtered(settings: BaseSettings) -> bool:
-    """Whether repeated requests are dropped, as Scrapy's setting says."""
-    from scrapy.dupefilters import BaseDupeFilter, RFPDupeFilter
-    from scrapy.utils.misc import load_object
-
-    setting = settings["DUPEFILTER_CLASS"]
-    if (chosen := load_object(setting)) in (BaseDupeFilter, RFPDupeFilter):
-        return chosen is RFPDupeFilter
-    raise SettingError(
-        f"DUPEFILTER_CLASS = {setting!r} cannot be used: what has been seen is kept in the crawl's store. "
-        "To say which requests are the same, set REQUEST_FINGERPRINTER_CLASS; "
-        "to filter none, set scrapy.dupefilters.BaseDupeFilter."
-    )
 
 
 def shown(url: str) -> str:

@@ -17,9 +17,10 @@ from scrapy_fleet.model import Batch, Counts, Entry, Lease, Plan, Receipt, Row, 
 from scrapy_fleet.store.base import MAX_WANT
 from scrapy_fleet.store.memory_leasing import TOKENS_IN_BATCH, Leasing, lease_of, retry_in
 from scrapy_fleet.store.memory_records import Document, Hold, Kept, Member, Slot
+from scrapy_fleet.store.memory_seen import MemorySeen
 
 
-class MemoryStore:
+class MemoryStore(MemorySeen):
     """The contract of :class:`~scrapy_fleet.store.base.Store`, in plain dicts and lists."""
 
     url = "memory://"
@@ -31,12 +32,10 @@ class MemoryStore:
         clock: Callable[[], float] = time.monotonic,
         random: random_module.Random | None = None,
     ) -> None:
-        self.crawl = crawl
-        self._clock = clock
+        super().__init__(crawl, clock)
         self._leasing = Leasing(random or random_module.Random())
         self._ids = itertools.count(1)
         self._members: dict[str, Member] = {}
-        self._seen: set[int] = set()
         self._items: list[bytes] = []
         self._overrides: dict[str, model.Override] = {}
         self._papers: dict[str, Document] = {}
@@ -62,11 +61,14 @@ class MemoryStore:
     def join(self, worker: Worker, plan: Plan, ttl: float, *, run: int | None = None) -> model.Joined:
         now = self._clock()
         new_run = self._finished and run is None
+        if not (new_run and plan.forgets):
+            self._check_seen(plan.seen)
         if new_run:
             self._run += 1
             self._clear()
-            if not plan.keep_seen:
-                self._seen.clear()
+            if plan.forgets:
+                self._forget_seen(plan.seen)
+        self._settle_seen(plan.seen)
         if worker.id not in self._members:
             self._members[worker.id] = Member(worker, ttl, joined=now, deadline=now + ttl)
             self._joined_ever = True
@@ -103,6 +105,9 @@ class MemoryStore:
 
     def _any_alive(self, now: float, but: str | None = None) -> bool:
         return any(member.deadline > now for id, member in self._members.items() if id != but)
+
+    def _in_use(self) -> bool:
+        return self._any_alive(self._clock())
 
     def _alive(self, worker: str, now: float) -> Member:
         if worker not in self._members:
@@ -148,8 +153,8 @@ class MemoryStore:
         if batch.seq <= member.seq:
             return self._receipt_again(member, batch.seq, now)
         member.seq = batch.seq
-        member.known = self._add(batch.adds)
-        self._seen.update(batch.marks)
+        member.known = self._add(batch.adds, now)
+        self._meet_keys(batch.marks, now)
         for sample in batch.samples:
             self._take_sample(member, sample, now)
         for notice in batch.notices:
@@ -212,14 +217,12 @@ class MemoryStore:
         earlier = [hold.slot for token, hold in member.holds.items() if token // TOKENS_IN_BATCH < member.seq]
         return tuple(sorted({slot.name for slot in earlier if slot.halted > member.told_before}))
 
-    def _add(self, entries: tuple[Entry, ...]) -> tuple[int, ...]:
+    def _add(self, entries: tuple[Entry, ...], now: float) -> tuple[int, ...]:
         known = []
         for position, entry in enumerate(entries):
-            if entry.key is not None:
-                if entry.key in self._seen:
-                    known.append(position)
-                    continue
-                self._seen.add(entry.key)
+            if entry.key is not None and not self._filter.add(entry.key, now):
+                known.append(position)
+                continue
             self._meet(entry.slot)
             id = next(self._ids)
             newest_first = self._plan.lifo and not entry.seed
@@ -300,7 +303,7 @@ class MemoryStore:
             run=self._run,
             status=self._status(),
             counts=self._counts(),
-            seen=len(self._seen),
+            seen=len(self._filter),
             items=len(self._items),
             slot_count=len(self._slots),
             slots=tuple(slot.view(now) for slot in busiest),
@@ -355,10 +358,11 @@ class MemoryStore:
         self._mode = mode
 
     def clear(self) -> None:
-        if self._any_alive(self._clock()):
+        if self._in_use():
             raise CrawlInUse(CrawlInUse.__doc__)
-        for kept in (self._members, self._overrides, self._papers, self._producers, self._seen, self._items):
+        for kept in (self._members, self._overrides, self._papers, self._producers, self._items):
             kept.clear()
+        self._forget_seen(None)
         self._run += 1
         self._joined_ever = False
         self._mode = "run"
@@ -382,9 +386,6 @@ class MemoryStore:
         if name in self._overrides:
             return Slot(0, name, self._plan, self._overrides[name]).view(self._clock())
         return None
-
-    def seen(self, keys: tuple[int, ...]) -> tuple[bool, ...]:
-        return tuple(key in self._seen for key in keys)
 
     def paper(self, name: str, worker: str, max_age: float, patience: float) -> model.Paper:
         document = self._papers.setdefault(name, Document())

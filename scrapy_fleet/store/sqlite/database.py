@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
+import time
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 from importlib.resources import files
@@ -52,6 +53,8 @@ class Database:
     ) -> None:
         self.path = path
         self._clock = clock
+        self.wall = time.time if clock is time.monotonic else clock
+        """What keys age by: days may pass in which the machine is off."""
         self._offset = 0.0
         if sqlite3.sqlite_version_info < OLDEST_SQLITE:
             raise StoreError(

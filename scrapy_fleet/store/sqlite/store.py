@@ -29,17 +29,18 @@ from scrapy_fleet.model import (
     Snapshot,
     Worker,
 )
-from scrapy_fleet.store.sqlite import controlling, observing, papers
+from scrapy_fleet.store.sqlite import controlling, observing, papers, seen
 from scrapy_fleet.store.sqlite.applying import Applying
 from scrapy_fleet.store.sqlite.changes import Changes, text
 from scrapy_fleet.store.sqlite.database import Database, counts_of, decode_plan
+from scrapy_fleet.store.sqlite.knowing import Knowing
 from scrapy_fleet.store.sqlite.leasing import TOKENS_PER_BATCH, Leasing
 from scrapy_fleet.store.sqlite.treating import Treating
 
 _decode = msgspec.json.Decoder().decode
 
 
-class SqliteStore:
+class SqliteStore(Knowing):
     """See :class:`scrapy_fleet.store.base.Store` for what each verb means."""
 
     def __init__(
@@ -70,8 +71,12 @@ class SqliteStore:
             now = db.now(crawl)
             new_run = crawl["finished"] and run is None
             resumed = not new_run and crawl["accepted"] > 0
+            if new_run and plan.forgets:
+                seen.forget_all(db, plan.seen)
+            else:
+                seen.settle(db, crawl, plan.seen)
             if new_run:
-                controlling.begin_anew(db, keep_seen=plan.keep_seen)
+                controlling.begin_anew(db)
             plan_text = msgspec.json.encode(plan).decode()
             execute("UPDATE crawl SET plan = ?, clock = ?", (plan_text, now))
             if plan_text != crawl["plan"]:
@@ -106,9 +111,10 @@ class SqliteStore:
             if batch.seq <= worker["seq"]:
                 return self._repeat(batch, worker, crawl, changes.now)
             applying = Applying(db, decode_plan(crawl["plan"]), changes)
-            known = applying.add(batch) if batch.adds else ()
+            known = applying.add(batch, crawl) if batch.adds else ()
             if batch.marks:
-                changes.counts["seen"] += db.run("mark_keys", keys=text(batch.marks)).rowcount
+                met = seen.meet(db, crawl, batch.marks, changes.counts["seen"])
+                changes.counts["seen"] += met.grown
             items = [*applying.end(batch, num), *batch.items]
             if batch.leave:
                 applying.release(applying.held(num))
@@ -175,6 +181,8 @@ class SqliteStore:
             crawl = db.crawl()
             now = db.now(crawl)
             db.run("beat", num=num, now=now)
+            if seen.plan_of(crawl).kind == "rolling":
+                seen.sweep(db)
             if crawl["feeding"]:
                 db.connection.execute("DELETE FROM producer WHERE deadline <= ?", (now,))
                 crawl = db.crawl()
@@ -228,10 +236,6 @@ class SqliteStore:
     def slot(self, name: str) -> SlotView | None:
         with self._db.read():
             return observing.slot(self._db, name)
-
-    def seen(self, keys: tuple[int, ...]) -> tuple[bool, ...]:
-        with self._db.read():
-            return observing.seen(self._db, keys)
 
     def scan(self, kind: Kind, *, slot: str | None = None, after: int = 0, limit: int = 100) -> list[Row]:
         with self._db.read():
