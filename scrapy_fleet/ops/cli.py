@@ -17,6 +17,7 @@ from scrapy_fleet.ops.host_arguments import (
     finish_host_options,
     run_host_command,
 )
+from scrapy_fleet.ops.seen_arguments import add_seen_command, finish_seen_options, run_seen_command
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,6 +36,7 @@ examples:
   %(prog)s dead news requeue --all     try again what was given up
   %(prog)s throttle HOST --delay 2     be gentler to a site, at once and everywhere
   %(prog)s why URL                     where it is, and what it waits for
+  %(prog)s seen                        how many URLs it has met, and what they take
   %(prog)s doctor                      what is wrong, and how to mend it
 """
 
@@ -83,6 +85,7 @@ def add_commands(parser: argparse.ArgumentParser, prog: str) -> None:
     hosts.add_argument("--limit", type=_positive, default=20, metavar="N", help="how many (20)")
 
     add_host_commands(commands, where, prog)
+    add_seen_command(commands, where, prog)
 
     peek = commands.add_parser(
         "peek", parents=[crawl, where], help="the next requests",
@@ -160,6 +163,8 @@ def finish_options(parser: argparse.ArgumentParser, opts: argparse.Namespace, re
             parser.error(f"-s {text}: it must be NAME=VALUE")
     if opts.fleet_command == "dead":
         _finish_dead(parser, opts)
+    elif opts.fleet_command == "seen":
+        finish_seen_options(parser, opts)
     elif hasattr(opts, "words"):
         finish_host_options(parser, opts)
 
@@ -219,6 +224,8 @@ def _run(opts: argparse.Namespace, settings: BaseSettings | None) -> int:
         return hosts(place, opts.crawl, limit=opts.limit, as_json=opts.as_json)
     if opts.fleet_command in (*HOST_COMMANDS, "why"):
         return run_host_command(place, opts)
+    if opts.fleet_command == "seen":
+        return run_seen_command(place, opts)
     if opts.fleet_command in ("workers", "pause", "resume", "stop", "clear"):
         return _control(place, opts)
     if opts.fleet_command == "peek":
@@ -252,8 +259,8 @@ def _place(opts: argparse.Namespace, settings: BaseSettings | None) -> Place:
     from scrapy_fleet.ops.place import Place, project_settings
 
     named = opts.url is not None or opts.jobdir is not None
-    # 'why' needs the project's fingerprinter, wherever the crawl is.
-    if settings is None and (opts.own or opts.fleet_command in ("doctor", "why") or not named):
+    # 'why' and 'seen' need the project's fingerprinter, wherever the crawl is.
+    if settings is None and (opts.own or opts.fleet_command in ("doctor", "seen", "why") or not named):
         settings = project_settings()
         if settings is None and opts.own:
             from scrapy.settings import Settings

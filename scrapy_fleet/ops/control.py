@@ -90,8 +90,13 @@ def _asked(url: str, snapshot: Snapshot) -> bool:
         f"{number(getattr(counts, name))} {name}" for name in ("waiting", "leased", "done", "dead")
     )
     print(f"  {terms} requests, {number(snapshot.seen)} seen URLs, {number(snapshot.items)} items.")
+    return agreed("Forget all of it, for good?")
+
+
+def agreed(question: str) -> bool:
+    """Ask whoever started the command."""
     try:
-        answer = input("Forget all of it, for good? [y/N] ")
+        answer = input(f"{question} [y/N] ")
     except EOFError:
         print()
         return False
