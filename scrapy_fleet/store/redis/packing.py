@@ -11,7 +11,21 @@ from collections.abc import Iterable, Iterator
 from itertools import starmap
 from urllib.parse import quote
 
-from scrapy_fleet.model import Auto, Backoff, Entry, Lease, Notice, Outcome, Override, Plan, Row, Sample
+from scrapy_fleet import seen
+from scrapy_fleet.model import (
+    Auto,
+    Backoff,
+    Entry,
+    Lease,
+    Notice,
+    Outcome,
+    Override,
+    Plan,
+    Row,
+    Sample,
+    SeenKind,
+    SeenPlan,
+)
 from scrapy_fleet.politeness import Manners
 
 _size = struct.Struct("<I").pack
@@ -33,6 +47,9 @@ _read_size = struct.Struct("<I")
 _read_short = struct.Struct("<H")
 _key_head = struct.Struct("<IB").pack
 _NO_KEY = _key_head(0, 0)
+_filter = struct.Struct("<Bdddd")
+_layer = struct.Struct("<Bd").pack
+_KINDS: tuple[SeenKind, ...] = ("exact", "bloom", "rolling", "off")
 
 
 def prefix(crawl: str) -> str:
@@ -149,6 +166,18 @@ def read_policy(has_auto: int, data: bytes) -> Plan:
         auto=Auto(start, most, target) if has_auto else None,
         backoff=Backoff(first, longest, int(failures), patience),
     )
+
+
+def seen_plan(plan: SeenPlan) -> bytes:
+    """How keys are known, as seen.lua reads it."""
+    head = _filter.pack(_KINDS.index(plan.kind), plan.capacity, plan.error, plan.window, plan.hot)
+    layers = seen.layers(plan) if plan.kind == "bloom" else []
+    return head + b"".join(_layer(layer.hashes, layer.blocks) for layer in layers)
+
+
+def read_seen_plan(data: bytes) -> SeenPlan:
+    kind, capacity, error, window, hot = _filter.unpack_from(data)
+    return SeenPlan(_KINDS[kind], int(capacity), error, window, int(hot))
 
 
 def override(override: Override | None) -> bytes:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import heapq
 import logging
-import secrets
 from collections.abc import Callable, Iterator
 from random import Random
 from typing import Any, Self
 
-from scrapy_fleet.errors import CrawlInUse, GivenUp, StoreEmptied, StoreError, StoreRolledBack
+from scrapy_fleet import seen
+from scrapy_fleet.errors import CrawlInUse, GivenUp, NoKeys, StoreEmptied, StoreError, StoreRolledBack
 from scrapy_fleet.model import (
     Batch,
     Beat,
@@ -29,7 +29,8 @@ from scrapy_fleet.model import (
 )
 from scrapy_fleet.store.base import MAX_WANT
 from scrapy_fleet.store.redis import health, observing, packing
-from scrapy_fleet.store.redis.server import OLDEST, Server
+from scrapy_fleet.store.redis.knowing import Knowing
+from scrapy_fleet.store.redis.server import OLDEST, Server, new_id
 
 logger = logging.getLogger(__name__)
 
@@ -43,10 +44,6 @@ chance = Random()
 _EMPTIED, _ROLLED_BACK = (
     " ".join((error.__doc__ or "").replace("``", "").split()) for error in (StoreEmptied, StoreRolledBack)
 )
-
-
-def _new_id() -> str:
-    return f"i{secrets.token_hex(8)}"
 
 
 class Dice:
@@ -69,7 +66,7 @@ class Dice:
                 self._given.random()
 
 
-class RedisStore:
+class RedisStore(Knowing):
     """See :class:`scrapy_fleet.store.base.Store` for what each verb means.
 
     Nothing is sent before the first verb is called, unless ``create`` is false: then the crawl must
@@ -117,6 +114,12 @@ class RedisStore:
             raise StoreRolledBack(f"{self.url}: {_ROLLED_BACK}")
         if status == b"in use":
             raise CrawlInUse(CrawlInUse.__doc__)
+        if status == b"differs":
+            seen.check(packing.read_seen_plan(answer[0]), self._asked, self._crawl)
+        if status == b"no keys":
+            raise NoKeys(NoKeys.__doc__)
+        if status == b"changed":
+            raise StoreError(f"{self.url}: the crawl was used while its filter was converted. Do it again.")
         if status == b"clearing":
             # Whoever began to clear it was interrupted.
             self.clear()
@@ -141,15 +144,16 @@ class RedisStore:
             self._incarnation, self._emptied = "", False
         self._answered.pop(worker.id, None)
         rule = plan.rule
+        self._asked = plan.seen
         self._jitter = any(each.jitter for each in (rule, *plan.slots.values()))
         id, run_now, resumed, counts, seeding, state, others, mode = self._run(
             "join",
-            _new_id(),
+            new_id(),
             *(worker.id, worker.host, worker.pid, worker.home, worker.birth, ttl, int(run is not None)),
             *(rule.concurrency, rule.delay, rule.jitter),
-            *(int(plan.lifo), plan.max_attempts, plan.suspect_after, int(plan.keep_seen)),
+            *(int(plan.lifo), plan.max_attempts, plan.suspect_after, int(not plan.forgets)),
             packing.rules(plan),
-            *(int(plan.auto is not None), packing.policy(plan)),
+            *(int(plan.auto is not None), packing.policy(plan), packing.seen_plan(plan.seen)),
         )
         self._incarnation = id.decode()
         if not self._told:
@@ -251,29 +255,26 @@ class RedisStore:
             after = rows[-1].id
 
     def control(self, mode: Mode) -> None:
-        self._run("control", _new_id(), MODES.index(mode))
+        self._run("control", new_id(), MODES.index(mode))
 
     def feed(self, producer: str, ttl: float) -> None:
-        self._run("feed", _new_id(), packing.raw(producer), ttl)
+        self._run("feed", new_id(), packing.raw(producer), ttl)
 
     def override(self, slot: str, override: Override | None) -> None:
-        self._run("override", _new_id(), packing.raw(slot), packing.override(override))
+        self._run("override", new_id(), packing.raw(slot), packing.override(override))
 
     def slot(self, name: str) -> SlotView | None:
         answer = self._run("slot", packing.raw(name))
         return observing.one_slot(*answer) if answer else None
 
-    def seen(self, keys: tuple[int, ...]) -> tuple[bool, ...]:
-        return tuple(map(bool, self._run("seen", packing.marks(keys))[0]))
-
     def paper(self, name: str, worker: str, max_age: float, patience: float) -> Paper:
-        what, *found = self._run("paper", _new_id(), packing.raw(name), worker, max_age, patience)
+        what, *found = self._run("paper", new_id(), packing.raw(name), worker, max_age, patience)
         if what == b"data":
             return Paper(found[1], float(found[0]))
         return Paper(mine=what == b"mine")
 
     def write_paper(self, name: str, data: bytes) -> None:
-        self._run("write_paper", _new_id(), packing.raw(name), data)
+        self._run("write_paper", new_id(), packing.raw(name), data)
 
     def clear(self) -> None:
         more = self._run("clear", "begin")[0]

@@ -46,6 +46,7 @@ for _, name in ipairs({'slots', 'sizes', 'ready', 'timed', 'full', 'suspects', '
   call('UNLINK', key(name))
 end
 forget_seen()
+set_filter('')
 for _, name in ipairs({'accepted', 'waiting', 'leased', 'done', 'dead', 'suspects', 'slots', 'seeded',
     'finished', 'workers', 'overrides', 'feeding', 'clearing'}) do
   crawl[name] = 0
