@@ -32,7 +32,9 @@ logger = logging.getLogger(__name__)
 CRAWL = "seen"
 """The name under which a file's keys are kept; ``scrapy fleet seen --url FILE`` needs none."""
 KEEP_EVERY = 1.0
-"""Seconds for which new keys are only in memory. A crash forgets them: these pages may be fetched again."""
+"""Seconds until new keys are in the file. A crash before forgets them: such pages may be fetched again."""
+KEEP_AT = 5000
+"""How many of them there are at most, as long as the file can be written."""
 
 
 class _StoreDupeFilter(RFPDupeFilter):
@@ -80,7 +82,8 @@ class _StoreDupeFilter(RFPDupeFilter):
     def request_seen(self, request: Request) -> bool:
         # Through the method that older filters override.
         key = key_of(bytes.fromhex(self.request_fingerprint(request)))
-        if time.monotonic() >= self._keep_at and (known := self._keep(key)) is not None:
+        due = time.monotonic() >= self._keep_at or (len(self._fresh) >= KEEP_AT and not self._trouble_told)
+        if due and (known := self._keep(key)) is not None:
             return known
         known = key in self._fresh or self._is_kept(key)
         if not known or self.fleet_seen == "rolling":  # which is to know when it was met last
@@ -90,10 +93,12 @@ class _StoreDupeFilter(RFPDupeFilter):
     def _keep(self, *keys: int) -> bool | None:
         """Write down what is new, and these keys too: whether all of them were known; None if it cannot."""
         assert self._store is not None
-        self._keep_at = time.monotonic() + KEEP_EVERY
+        if self._folder is not None:
+            self._keep_at = time.monotonic() + KEEP_EVERY
         try:
-            self._store.mark(tuple(self._fresh))
-            self._fresh.clear()
+            if self._fresh:
+                self._store.mark(tuple(self._fresh))
+                self._fresh.clear()
             # This also ends the time of what is to be forgotten.
             known = self._store.mark(keys) == 0
         except StoreAway as error:

@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 from scrapy import Request
+from scrapy.dupefilters import RFPDupeFilter
 from scrapy.utils.request import fingerprint
 
-from scrapy_fleet import dupefilters
+from scrapy_fleet import settings as fleet_settings
 from scrapy_fleet.dupefilters import CRAWL, BloomDupeFilter, ExactDupeFilter, RollingDupeFilter
 from scrapy_fleet.errors import SeenDiffers, SettingError
 from scrapy_fleet.keys import key_of
@@ -106,8 +107,7 @@ def test_a_subclass_may_say_what_is_the_same(opened: Opened) -> None:
     assert one.request_seen(Request("http://a.example/?b"))
 
 
-def test_the_settings_are_those_of_the_fleet(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dupefilters, "KEEP_EVERY", 0.0)
+def test_the_settings_are_those_of_the_fleet(opened: Opened) -> None:
     many = 10_000
     strict = opened(BloomDupeFilter, FLEET_SEEN_CAPACITY=many, FLEET_SEEN_ERROR=1e-9)
     assert not any(map(strict.request_seen, requests(many)))
@@ -136,9 +136,10 @@ def test_rolling_forgets_while_nobody_looks(opened: Opened, tmp_path: Path) -> N
     assert not any(map(second.request_seen, requests(100)))
 
 
-def test_rolling_keeps_what_is_met_again(opened: Opened) -> None:
-    one = opened(RollingDupeFilter, FLEET_SEEN_WINDOW="6h")
+def test_rolling_keeps_what_is_met_again(opened: Opened, tmp_path: Path) -> None:
+    one = opened(RollingDupeFilter, FLEET_SEEN_WINDOW="6h", JOBDIR=str(tmp_path))
     now = 0.0
+    one._store.close()
     one._store = MemoryStore(CRAWL, clock=lambda: now)
     one._store.use_seen(one._plan)
     often, once = requests(2)
@@ -169,6 +170,50 @@ def test_a_full_disk_ends_nothing(opened: Opened, tmp_path: Path, caplog: pytest
     execute("PRAGMA max_page_count = 1000000")
     one.close("shutdown")
     assert all(map(opened(ExactDupeFilter, JOBDIR=str(tmp_path)).request_seen, requests(3_000)))
+
+
+# With the add-on: what DUPEFILTER_CLASS means, or why it is refused
+
+
+class MoreThanExact(ExactDupeFilter):
+    """Nobody would call what it adds."""
+
+
+class OwnFilter(RFPDupeFilter):
+    """As people have written them."""
+
+
+def kind_of(**settings: Any) -> str:
+    crawler = a_crawler(ADDONS={"scrapy_fleet.Addon": 500}, **settings)
+    return fleet_settings.of(crawler).plan.seen.kind
+
+
+@pytest.mark.parametrize(
+    ("cls", "kind"),
+    [
+        *((f"scrapy_fleet.dupefilters.{cls.__name__}", cls.fleet_seen) for cls in FILTERS),
+        (RollingDupeFilter, "rolling"),
+        ("scrapy.dupefilters.BaseDupeFilter", "off"),
+    ],
+)
+def test_a_class_stands_for_a_filter_of_the_fleet(cls: Any, kind: str) -> None:
+    assert kind_of(DUPEFILTER_CLASS=cls) == kind
+    assert kind_of(DUPEFILTER_CLASS=cls, FLEET_SEEN=kind) == kind
+    other = "bloom" if kind != "bloom" else "exact"
+    with pytest.raises(SettingError, match=f"FLEET_SEEN = '{other}' and DUPEFILTER_CLASS = .* '{kind}'"):
+        kind_of(DUPEFILTER_CLASS=cls, FLEET_SEEN=other)
+
+
+def test_scrapys_own_class_is_what_the_setting_says() -> None:
+    for kind in ("exact", "bloom", "rolling", "off"):
+        assert kind_of(FLEET_SEEN=kind, DUPEFILTER_CLASS="scrapy.dupefilters.RFPDupeFilter") == kind
+    assert kind_of() == "exact"
+
+
+@pytest.mark.parametrize("cls", [MoreThanExact, OwnFilter, "tests.test_dupefilters.OwnFilter"])
+def test_any_other_class_is_refused(cls: Any) -> None:
+    with pytest.raises(SettingError, match=r"cannot be used: .* set FLEET_SEEN"):
+        kind_of(DUPEFILTER_CLASS=cls)
 
 
 # Real crawls
