@@ -176,7 +176,7 @@ def check(stored: SeenPlan, asked: SeenPlan, crawl: str) -> None:
     if stored.kind == "bloom":
         ways[0] += f", FLEET_SEEN_CAPACITY = {stored.capacity}, FLEET_SEEN_ERROR = {stored.error:g}"
     else:
-        ways.insert(0, f"convert it: scrapy fleet seen convert {crawl} {asked.kind}")
+        ways.insert(0, f"convert it: scrapy fleet seen {crawl} convert {asked.kind}")
     raise SeenDiffers(
         f"Crawl {crawl!r} knows what it has met by {describe(stored)}, but {describe(asked)} is asked for. "
         f"Either {', or '.join(ways)}."
