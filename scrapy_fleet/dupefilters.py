@@ -18,9 +18,10 @@ from scrapy.dupefilters import RFPDupeFilter
 from scrapy.utils.job import job_dir
 
 from scrapy_fleet import settings as fleet_settings
-from scrapy_fleet.errors import StoreAway
+from scrapy_fleet.errors import SeenDiffers, StoreAway
 from scrapy_fleet.keys import key_of
 from scrapy_fleet.model import SeenKind, SeenPlan
+from scrapy_fleet.seen import describe
 
 if TYPE_CHECKING:
     from scrapy.crawler import Crawler
@@ -68,16 +69,29 @@ class _StoreDupeFilter(RFPDupeFilter):
         )
 
     def open(self) -> None:
-        self._store = self._opened()
-        self._store.use_seen(self._plan)
-
-    def _opened(self) -> Store:
         if self._folder is None:
-            return fleet_settings.open_store("memory:", CRAWL)
+            self._store = fleet_settings.open_store("memory:", CRAWL)
+            self._store.use_seen(self._plan)
+        else:
+            self._store = self._file(Path(self._folder, "seen.db"))
+
+    def _file(self, path: Path) -> Store:
         from scrapy_fleet.store.sqlite import SqliteStore
 
         # Without a flush to the disk for every second of the crawl: a power cut costs a few pages twice.
-        return SqliteStore(Path(self._folder, "seen.db"), CRAWL, durability="normal")
+        store = SqliteStore(path, CRAWL, durability="normal")
+        try:
+            store.use_seen(self._plan)
+        except SeenDiffers:
+            there = store.seen_info().plan or SeenPlan()
+            store.close()
+            sizes = f" --capacity {self._plan.capacity} --error {self._plan.error:g}"
+            raise SeenDiffers(
+                f"{path} knows what was met by {describe(there)}, but {describe(self._plan)} is asked for. "
+                f"Either go back to that, or convert it: scrapy fleet seen convert {self.fleet_seen}"
+                f"{sizes if self.fleet_seen == 'bloom' else ''} --url {path}, or begin anew: delete the file."
+            ) from None
+        return store
 
     def request_seen(self, request: Request) -> bool:
         # Through the method that older filters override.

@@ -19,6 +19,7 @@ from scrapy_fleet import settings as fleet_settings
 from scrapy_fleet.dupefilters import CRAWL, BloomDupeFilter, ExactDupeFilter, RollingDupeFilter
 from scrapy_fleet.errors import SeenDiffers, SettingError
 from scrapy_fleet.keys import key_of
+from scrapy_fleet.ops.cli import main
 from scrapy_fleet.ops.site import Shape, running
 from scrapy_fleet.store.memory import MemoryStore
 from tests.both_ways import STOCK, Crawls
@@ -119,9 +120,14 @@ def test_the_settings_are_those_of_the_fleet(opened: Opened) -> None:
 
 
 def test_another_filter_is_refused(opened: Opened, tmp_path: Path) -> None:
-    opened(ExactDupeFilter, JOBDIR=str(tmp_path)).close("shutdown")
-    with pytest.raises(SeenDiffers, match="an exact filter, but a bloom filter"):
+    one = opened(ExactDupeFilter, JOBDIR=str(tmp_path))
+    assert not any(map(one.request_seen, requests(10)))
+    one.close("shutdown")
+    with pytest.raises(SeenDiffers, match="an exact filter, but a bloom filter") as refused:
         opened(BloomDupeFilter, JOBDIR=str(tmp_path))
+    [way] = re.findall(r"scrapy fleet (seen convert bloom .* --url \S+),", str(refused.value))
+    assert main([*way.split(), "--yes"]) == 0
+    assert all(map(opened(BloomDupeFilter, JOBDIR=str(tmp_path)).request_seen, requests(10)))
 
 
 def test_rolling_forgets_while_nobody_looks(opened: Opened, tmp_path: Path) -> None:

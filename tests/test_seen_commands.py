@@ -84,7 +84,7 @@ def test_an_exact_filter_in_numbers(news: Anywhere) -> None:
     assert (found["crawl"], found["kind"], found["count"]) == (news.name, "exact", 50)
     assert found["error"] is found["fill"] is found["oldest"] is None
     lines = news.said("seen").splitlines()
-    assert lines[0] == f"{news.name}  exact: every URL is known, by 64 bits of its fingerprint"
+    assert lines[0] == f"{news.name}  exact (every URL is known, by 64 bits of its fingerprint)"
     assert lines[1].startswith("  50 URLs")
     if found["bytes"] is not None:
         assert found["bytes_per_url"] == pytest.approx(found["bytes"] / 50, abs=0.01)
@@ -99,7 +99,7 @@ def test_a_bloom_filter_in_numbers(bloom: Anywhere) -> None:
     assert found["fill"] == 0.5
     assert 0 < found["error"] < 0.01
     lines = bloom.said("seen").splitlines()
-    assert lines[0] == f"{bloom.name}  bloom: made for 1,000 URLs, an error of 1 % at most"
+    assert lines[0] == f"{bloom.name}  bloom (made for 1,000 URLs, an error of 1 % at most)"
     assert lines[2] == "  50 % full: 1 layer, for 1,000 URLs"
     assert lines[3].startswith("  error now: less than 0.0001 %, 1 of ")
     assert lines[3].endswith("new URLs is taken for a known one, and never fetched")
@@ -113,7 +113,7 @@ def test_a_rolling_filter_in_numbers(store_kind: str, tmp_path: Path) -> None:
         assert 0 <= found["oldest"] < 600
         lines = crawl.said("seen").splitlines()
     assert lines[0].endswith(
-        "  rolling: a URL is forgotten when it has not been met for 2.0 h; 6.0 h if it was met again"
+        "  rolling (a URL is forgotten when it has not been met for 2.0 h, or 6.0 h if it was met again)"
     )
     assert lines[2].startswith("  1 generation, the oldest last met ")
 
@@ -188,7 +188,8 @@ def test_a_pattern_finds_what_is_open_and_says_so(news: Anywhere) -> None:
         "the crawl keeps 64 bits each, and no URLs: a pattern cannot find them. To forget these, name their "
         "URLs."
     )
-    assert text.splitlines()[1] == "6 URLs would be forgotten."
+    assert text.splitlines()[1].startswith("No request is taken away by it: what waits is fetched")
+    assert text.splitlines()[2] == "6 URLs would be forgotten."
     mine = [url for url in [*urls(6), "http://a.example/x/1"] if url != gone]
     assert not any(is_seen(news, *mine))
     assert all(is_seen(news, gone, "http://b.example/0", "http://b.example/1"))
@@ -228,7 +229,7 @@ def test_urls_are_imported(news: Anywhere, tmp_path: Path) -> None:
     file = file_of(tmp_path, "# mine", *urls(5), "", "http://a.example/4#part")
     code, text = tried(news, "import", file)
     assert code == 0
-    assert text.startswith(f"6 URLs read, 3 new: crawl {news.name!r} has seen 5. Filter: every URL is known")
+    assert text.startswith(f"6 URLs read, 3 new: crawl {news.name!r} has seen 5. Filter: exact (every")
     assert all(is_seen(news, *urls(5)))
     assert news.commit(adds=tuple(pages(6))).known == (0, 1, 2, 3, 4)
     assert news.answer("seen", "import", file) == {
@@ -339,8 +340,8 @@ def test_exact_becomes_bloom(news: Anywhere, monkeypatch: pytest.MonkeyPatch, ca
     code, text = tried(news, "convert", "bloom", "--capacity", "1000", "--error", "0.01")
     assert code == 2
     assert text == (
-        f"Crawl {news.name!r} has seen 100 URLs. Now: every URL is known, by 64 bits of its fingerprint.\n"
-        "Then: made for 1,000 URLs, an error of 1 % at most. A Bloom filter cannot be turned back, nor can "
+        f"Crawl {news.name!r} has seen 100 URLs. Now: exact (every URL is known, by 64 bits of its "
+        "fingerprint).\nThen: bloom (made for 1,000 URLs, an error of 1 % at most). A Bloom filter cannot be turned back, nor can "
         "anything in it be listed or forgotten.\nConvert it? [y/N] Nothing was changed.\n"
     )
     answers(monkeypatch, "y\n")

@@ -31,8 +31,7 @@ def show(place: Place, crawl: str | None, *, as_json: bool) -> int:
     if as_json:
         print_json({"crawl": name, **as_data(view)})
         return 0
-    kind = "not decided" if view.plan is None else view.plan.kind
-    print(f"{paint(plain(name), 'bold')}  {kind}: {in_words(view.plan)}")
+    print(f"{paint(plain(name), 'bold')}  {in_words(view.plan)}")
     for line in _lines(view):
         print(f"  {line}")
     return 0
@@ -52,15 +51,16 @@ def _each(view: SeenView) -> float | None:
 
 def in_words(plan: SeenPlan | None) -> str:
     if plan is None:
-        return "the first worker says how URLs are known (FLEET_SEEN)"
+        return "not decided: the first worker says how URLs are known (FLEET_SEEN)"
+    about = "nothing is filtered"
     if plan.kind == "exact":
-        return "every URL is known, by 64 bits of its fingerprint"
-    if plan.kind == "bloom":
-        return f"made for {count(plan.capacity, 'URL')}, an error of {percent(plan.error)} at most"
-    if plan.kind == "rolling":
-        hot = f"; {duration(plan.hot * plan.window)} if it was met again" if plan.hot > 1 else ""
-        return f"a URL is forgotten when it has not been met for {duration(plan.window)}{hot}"
-    return "nothing is filtered"
+        about = "every URL is known, by 64 bits of its fingerprint"
+    elif plan.kind == "bloom":
+        about = f"made for {count(plan.capacity, 'URL')}, an error of {percent(plan.error)} at most"
+    elif plan.kind == "rolling":
+        hot = f", or {duration(plan.hot * plan.window)} if it was met again" if plan.hot > 1 else ""
+        about = f"a URL is forgotten when it has not been met for {duration(plan.window)}{hot}"
+    return f"{plan.kind} ({about})"
 
 
 def percent(share: float) -> str:

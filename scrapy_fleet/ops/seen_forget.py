@@ -31,6 +31,7 @@ ONLY_OPEN = (
     "Of pages that are done the crawl keeps 64 bits each, and no URLs: a pattern cannot find them. "
     "To forget these, name their URLs."
 )
+STAYS = "No request is taken away by it: what waits is fetched, and once more if it is met again."
 
 
 def forget(
@@ -84,6 +85,8 @@ def _say_what(name: str, states: Counter[Any], patterns: list[str], matching: Ma
     if patterns:
         terms = ", ".join(f"{number(states[state])} {state}" for state in STATES)
         print(f"Requests of crawl {plain(name)!r} that match: {terms}. {ONLY_OPEN}")
+        if states["waiting"] or states["leased"]:
+            print(STAYS)
         if not matching.complete:
             print(f"Only {number(matching.looked)} waiting requests were looked at; more with --limit.")
     print(f"{count(known, 'URL')} would be forgotten." if known else "There is nothing of it to forget.")
