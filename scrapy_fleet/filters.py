@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -132,10 +132,13 @@ class Bloom:
         self.count += 1
         return True
 
-    def merge(self, number: int, bits: bytes) -> None:
-        """Add the bits of a block that was kept elsewhere."""
-        own = int.from_bytes(self.blocks.get(number, b""), "big")
-        self.blocks[number] = bytearray((own | int.from_bytes(bits, "big")).to_bytes(BLOCK_BYTES, "big"))
+    def merge(self, blocks: Iterable[tuple[int, bytes]], count: int) -> None:
+        """Add blocks that were kept elsewhere, of a filter to which so many keys were added."""
+        for number, bits in blocks:
+            own = int.from_bytes(self.blocks.get(number, b""), "big")
+            self.blocks[number] = bytearray((own | int.from_bytes(bits, "big")).to_bytes(BLOCK_BYTES, "big"))
+        self.count = max(self.count, count)
+        self._grow()
 
     def _known(self, where: tuple[int, int, int, int], among: Sequence[Layer]) -> bool:
         for layer in among:

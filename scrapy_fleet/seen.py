@@ -10,9 +10,9 @@ numbered through all layers. Which layers there are follows from the plan and th
 
 **Rolling** keeps keys in *generations*, by when they were last met: one is begun for each ``GENERATIONS``-th
 part of the window, a key that is met again goes over to the newest, and a generation is dropped, whole, when
-the last of its keys was met longer ago than the window. With ``hot`` above 1 there are two lines of generations:
-a key that is met again in a later one than its own goes over to the hot line, which is kept for ``hot``
-windows, in parts that are as much longer.
+the last of its keys was met longer ago than the window. With ``hot`` above 1 there are two lines of
+generations: a key that is met again in a later one than its own goes over to the hot line, which is kept
+for ``hot`` windows, in parts that are as much longer.
 """
 
 from __future__ import annotations
@@ -159,9 +159,7 @@ def newest(generations: Sequence[Generation], plan: SeenPlan, now: float, *, hot
     return line[-1] if line and line[-1].current(plan, now) else None
 
 
-def view_rolling(
-    plan: SeenPlan, generations: Sequence[Generation], size: int | None, now: float
-) -> SeenView:
+def view_rolling(plan: SeenPlan, generations: Sequence[Generation], size: int | None, now: float) -> SeenView:
     count = sum(each.seen for each in generations)
     oldest = max((now - each.last for each in generations), default=None)
     return SeenView(plan, count, size, generations=len(generations), oldest=oldest)

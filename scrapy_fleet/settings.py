@@ -111,8 +111,8 @@ TABLE = (
         "FLEET_SEEN",
         "exact",
         choice("exact", "bloom", "rolling", "off"),
-        "How the crawl knows what it has met: `exact` forgets nothing and never errs; `bloom` takes a fifth of "
-        "the memory, and never fetches a few pages; `rolling` forgets what it has not met for a time; `off` "
+        "How the crawl knows what it has met: `exact` never errs; `bloom` takes a fifth of the memory, and "
+        "takes a few new URLs for known ones; `rolling` forgets what it has not met for some time; `off` "
         "filters nothing. See [What a crawl has seen](seen.md).",
     ),
     Setting(

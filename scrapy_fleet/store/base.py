@@ -47,9 +47,10 @@ that holds nothing else, and nothing is added to it. So an entry that dies at
 
 **Seen.** How keys are known is said by ``Plan.seen`` (see :mod:`scrapy_fleet.seen`). What the first worker to
 join asks for is settled for as long as the keys are kept: until a new run that forgets them, or
-:meth:`Store.clear`. A worker that asks for another then is refused (:class:`~scrapy_fleet.errors.SeenDiffers`), and
-nothing is changed. A rolling filter is kept from run to run, whatever ``Plan.keep_seen`` says, and its times are
-the newest plan's. Its generations begin and end with commits that bring keys.
+:meth:`Store.clear`. A worker that asks for another then is refused
+(:class:`~scrapy_fleet.errors.SeenDiffers`), and nothing is changed. A rolling filter is kept from run to run,
+whatever ``Plan.keep_seen`` says, and its times are the newest plan's. Its generations begin and end with
+commits that bring keys.
 
 **Control.** The crawl's mode is kept with it and told in every answer. In ``pause`` and ``stop`` a commit
 hands out no leases; all else works. A pause lasts until the crawl is told to run. A stop is for the
@@ -163,7 +164,8 @@ class Store(Protocol):
         """Tell the fleet to run, to pause or to stop; the workers learn it with their next answer."""
 
     def clear(self) -> None:
-        """Forget the crawl: entries, what was seen and how, items, counters, state, slots, overrides, papers, mode.
+        """Forget the crawl: entries, what was seen and how, items, counters, state, slots, overrides, papers,
+        mode.
 
         It is as if it were new, with the next ``run``. While live workers are in it, it raises
         :class:`~scrapy_fleet.errors.StoreError` and changes nothing; silent ones are forgotten.
@@ -196,22 +198,24 @@ class Store(Protocol):
         (:class:`~scrapy_fleet.errors.NoKeys`)."""
 
     def seen_keys(self, cursor: str = "", limit: int = 1000) -> tuple[str, list[int]]:
-        """A page of keys, of about ``limit``, and where the next begins; an empty cursor means that it was the
-        last. What is there all the time comes once at least. A Bloom filter has none
-        (:class:`~scrapy_fleet.errors.NoKeys`)."""
+        """A page of keys, of about ``limit``, and where the next begins; an empty cursor: that was the last.
+
+        What is there all the time comes once at least. A Bloom filter has none
+        (:class:`~scrapy_fleet.errors.NoKeys`).
+        """
 
     def convert(self, plan: SeenPlan) -> int:
         """Know the same keys by another filter; how many there were. It is done at the end, or not at all.
 
-        Of a Bloom filter only ``off`` can be made (:class:`~scrapy_fleet.errors.NoKeys`). While live workers are in
-        the crawl, it raises :class:`~scrapy_fleet.errors.CrawlInUse`.
+        Of a Bloom filter only ``off`` can be made (:class:`~scrapy_fleet.errors.NoKeys`). While live workers are
+        in the crawl, it raises :class:`~scrapy_fleet.errors.CrawlInUse`.
         """
 
     def bloom_blocks(self, cursor: str = "", limit: int = 64) -> tuple[str, list[tuple[int, bytes]]]:
         """A page of the blocks of a Bloom filter that have bits, by their numbers; as :meth:`seen_keys`."""
 
     def load_bloom(self, plan: SeenPlan, blocks: list[tuple[int, bytes]], count: int) -> None:
-        """Add blocks that were read from a filter of the same plan, which had ``count`` keys, to an empty one."""
+        """Add blocks that were read from a filter of the same plan, which had ``count`` keys."""
 
     def paper(self, name: str, worker: str, max_age: float, patience: float) -> Paper:
         """A document that the workers of a crawl share, or the task of making it.

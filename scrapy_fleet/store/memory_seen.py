@@ -81,9 +81,7 @@ class MemorySeen:
     def load_bloom(self, plan: SeenPlan, blocks: list[tuple[int, bytes]], count: int) -> None:
         self.use_seen(plan)
         assert isinstance(self._filter, filters.Bloom)
-        for number, bits in blocks:
-            self._filter.merge(number, bits)
-        self._filter.count = max(self._filter.count, count)
+        self._filter.merge(blocks, count)
 
     def _in_use(self) -> bool:
         raise NotImplementedError

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sqlite3
 from collections.abc import Sequence
 from functools import lru_cache
@@ -119,8 +120,7 @@ def _meet_bloom(db: Database, plan: SeenPlan, keys: Sequence[int], count: int) -
 
 def load_blocks(db: Database, plan: SeenPlan, blocks: list[tuple[int, bytes]], count: int) -> None:
     bloom = Bloom(plan, 0, read_blocks(db, [number for number, _ in blocks]))
-    for number, bits in blocks:
-        bloom.merge(number, bits)
+    bloom.merge(blocks, count)
     write_blocks(db, bloom.blocks, list(bloom.blocks))
     db.connection.execute("UPDATE crawl SET seen = max(seen, ?)", (count,))
 
@@ -258,7 +258,7 @@ def page(db: Database, crawl: sqlite3.Row, cursor: str, limit: int) -> tuple[str
     if plan.kind == "rolling":
         for each in generations(db):
             if each.number >= int(number or 0):
-                first = _next(after) if number == str(each.number) else LEAST
+                first = _next(after if number == str(each.number) else "")
                 found = _decode(db.value("rolling_page", number=each.number, first=first, limit=limit))
                 if found:
                     return f"{each.number}:{found[-1]}", found
@@ -267,10 +267,10 @@ def page(db: Database, crawl: sqlite3.Row, cursor: str, limit: int) -> tuple[str
     return f":{found[-1]}" if len(found) == limit else "", found
 
 
-def _next(after: str) -> int:
+def _next(after: str) -> float:
     """The key that a page begins with at the earliest."""
-    # There is nothing after the greatest: it comes again, alone.
-    return min(int(after) + 1, -LEAST - 1) if after else LEAST
+    # Nothing is greater than infinity, also in SQL.
+    return LEAST if not after else int(after) + 1 if int(after) < -LEAST - 1 else math.inf
 
 
 def blocks_page(db: Database, cursor: str, limit: int) -> tuple[str, list[tuple[int, bytes]]]:
