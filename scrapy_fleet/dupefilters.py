@@ -36,6 +36,8 @@ KEEP_EVERY = 1.0
 """Seconds until new keys are in the file. A crash before forgets them: such pages may be fetched again."""
 KEEP_AT = 5000
 """How many of them there are at most, as long as the file can be written."""
+RECENT = 50_000
+"""How many keys, at least, are not looked up in the file if they were met lately and are never forgotten."""
 
 
 class _StoreDupeFilter(RFPDupeFilter):
@@ -56,6 +58,8 @@ class _StoreDupeFilter(RFPDupeFilter):
         self._plan = plan or SeenPlan(kind=self.fleet_seen)
         self._store: Store | None = None
         self._fresh: set[int] = set()
+        self._recent: set[int] = set()
+        self._older: set[int] = set()
         self._keep_at = 0.0
         self._trouble_told = False
 
@@ -112,6 +116,7 @@ class _StoreDupeFilter(RFPDupeFilter):
         try:
             if self._fresh:
                 self._store.mark(tuple(self._fresh))
+                self._remember(*self._fresh)
                 self._fresh.clear()
             # This also ends the time of what is to be forgotten.
             known = self._store.mark(keys) == 0
@@ -123,11 +128,22 @@ class _StoreDupeFilter(RFPDupeFilter):
 
     def _is_kept(self, key: int) -> bool:
         assert self._store is not None
+        if key in self._recent or key in self._older:
+            return True
         try:
-            return self._store.seen((key,))[0]
+            known = self._store.seen((key,))[0]
         except StoreAway as error:
             self._tell(error)
             return False  # rather fetched twice than never
+        if known:
+            self._remember(key)
+        return known
+
+    def _remember(self, *keys: int) -> None:
+        if self.fleet_seen != "rolling":
+            self._recent.update(keys)
+            if len(self._recent) >= RECENT:
+                self._recent, self._older = set(), self._recent
 
     def _tell(self, error: StoreAway) -> None:
         if not self._trouble_told:
@@ -137,7 +153,8 @@ class _StoreDupeFilter(RFPDupeFilter):
     def clear(self) -> None:
         """Forget everything."""
         assert self._store is not None
-        self._fresh.clear()
+        for keys in (self._fresh, self._recent, self._older):
+            keys.clear()
         self._store.clear()
         self._store.use_seen(self._plan)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +26,11 @@ class Seen:
 
     def count(self, what: str) -> int:
         return int(self.stats.get(f"count/{what}", 0))
+
+    @property
+    def repeated(self) -> Counter[str]:
+        """What was logged of repeats, but not on which page: that depends on which one came first."""
+        return Counter(re.sub(r"\(referer: \S+\)", "(referer)", line) for line in self.repeats)
 
     @property
     def filtered(self) -> int:

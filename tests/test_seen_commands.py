@@ -341,8 +341,9 @@ def test_exact_becomes_bloom(news: Anywhere, monkeypatch: pytest.MonkeyPatch, ca
     assert code == 2
     assert text == (
         f"Crawl {news.name!r} has seen 100 URLs. Now: exact (every URL is known, by 64 bits of its "
-        "fingerprint).\nThen: bloom (made for 1,000 URLs, an error of 1 % at most). A Bloom filter cannot be turned back, nor can "
-        "anything in it be listed or forgotten.\nConvert it? [y/N] Nothing was changed.\n"
+        "fingerprint).\nThen: bloom (made for 1,000 URLs, an error of 1 % at most). A Bloom filter cannot be "
+        "turned back, nor can anything in it be listed or forgotten.\n"
+        "Convert it? [y/N] Nothing was changed.\n"
     )
     answers(monkeypatch, "y\n")
     code, text = tried(news, "convert", "bloom", "--capacity", "1000", "--error", "0.01")

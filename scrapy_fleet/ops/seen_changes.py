@@ -107,11 +107,9 @@ def _store(place: Place, crawl: str | None, *, create: bool) -> Iterator[tuple[S
     try:
         found, name = place.resolve(crawl)
         store = found.open(name)
-    except StoreAway:
-        raise
     except FleetError as error:
         wanted = crawl or place.crawl
-        if wanted is None:
+        if wanted is None or "no crawl" not in str(error):
             raise
         if not create:
             raise FleetError(f"{error} To make it: --create.") from error
@@ -143,7 +141,9 @@ def convert(
             if not agreed("Convert it?"):
                 print("Nothing was changed.")
                 return 2
-        moved = store.convert(plan)
+        with Progress(quiet=as_json) as progress:
+            progress.tell(f"converting {count(view.count, 'URL')}; until it is done, the old filter is whole")
+            moved = store.convert(plan)
     if as_json:
         print_json({"crawl": name, "kind": kind, "count": moved, "settings": _to_set(plan)})
         return 0
