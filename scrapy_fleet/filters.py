@@ -69,29 +69,6 @@ class Exact:
         return SeenView(self._plan, len(self))
 
 
-class Off:
-    def __init__(self, plan: SeenPlan) -> None:
-        self._plan = plan
-
-    def add(self, key: int, now: float = 0.0) -> bool:
-        return True
-
-    def __contains__(self, key: int) -> bool:
-        return False
-
-    def __len__(self) -> int:
-        return 0
-
-    def __iter__(self) -> Iterator[int]:
-        return iter(())
-
-    def forget(self, key: int) -> bool:
-        return False
-
-    def view(self, now: float) -> SeenView:
-        return SeenView(self._plan)
-
-
 class Bloom:
     """``blocks`` are those that have bits, by their numbers; with those of a store it goes on from there."""
 
@@ -225,14 +202,12 @@ class Rolling:
         return view_rolling(self.plan, self.generations, None, now)
 
 
-def in_memory(plan: SeenPlan) -> Exact | Off | Bloom | Rolling:
+def in_memory(plan: SeenPlan) -> Exact | Bloom | Rolling:
     """An empty filter of the kind that a plan asks for."""
     match plan.kind:
-        case "exact":
-            return Exact(plan)
         case "bloom":
             return Bloom(plan)
         case "rolling":
             return Rolling(plan)
-        case "off":
-            return Off(plan)
+        case _:
+            return Exact(plan)

@@ -1,6 +1,7 @@
 """How a crawl knows what it has met: the arithmetic that every store shares. (Filters: filters.py.)
 
-**Exact** keeps every key. **Off** keeps none: everything is new.
+**Exact** keeps every key. So does **off**, but with it nobody asks for requests to be filtered: they come
+without keys, but for seeds, which are to be known when ``start()`` has to begin again.
 
 **Bloom** keeps a few bits of each key. It is made of *layers*: the first has room for ``capacity`` keys, each
 that follows for twice as many as the one before, and is begun when those before are full. How likely a layer
@@ -33,6 +34,8 @@ BLOCK_BITS = 8 * BLOCK_BYTES - 1
 """The last bit is never set."""
 MAX_LAYERS = 20
 GENERATIONS = 6
+HASHES = 0.87
+"""Of the hashes that would take the least room, how many there are: each costs time, and saves little."""
 FIRST_SHARE = 0.75
 """Of the error, what the first layer may make; each that follows may make half of what is left."""
 
@@ -57,7 +60,7 @@ def layers(plan: SeenPlan, count: int = MAX_LAYERS) -> list[Layer]:
         error = FIRST_SHARE * left if number == 0 else left / 2
         left -= error
         room = plan.capacity << number
-        hashes = max(1, round(-math.log2(error)))
+        hashes = max(1, round(HASHES * -math.log2(error)))
         blocks = math.ceil(room * _bits_per_key(error, hashes) / BLOCK_BITS)
         made.append(Layer(room, hashes, blocks, first))
         first += blocks
@@ -82,9 +85,14 @@ def layer_count(plan: SeenPlan, count: int) -> int:
     return number
 
 
+def digest(key: int) -> bytes:
+    """What a key is found by, 16 bytes: keys may be anything, this is evenly spread."""
+    return sha1(b"%d" % key, usedforsecurity=False).digest()[:16]
+
+
 def words(key: int) -> tuple[int, int, int, int]:
-    """Four numbers of 32 bits, by which a key is found."""
-    found: tuple[int, int, int, int] = _words(sha1(b"%d" % key, usedforsecurity=False).digest())
+    """The same as four numbers of 32 bits."""
+    found: tuple[int, int, int, int] = _words(digest(key))
     return found
 
 
@@ -179,6 +187,11 @@ def check(stored: SeenPlan, asked: SeenPlan, crawl: str) -> None:
         f"Crawl {crawl!r} knows what it has met by {describe(stored)}, but {describe(asked)} is asked for. "
         f"Either {', or '.join(ways)}."
     )
+
+
+def early_memory(plan: SeenPlan) -> float:
+    """For how many seconds a worker may remember what it met without telling the store."""
+    return plan.window / 50 if plan.kind == "rolling" else math.inf
 
 
 def describe(plan: SeenPlan) -> str:

@@ -6,6 +6,7 @@ The table is the only place where they are listed; ``docs/settings.md`` is check
 from __future__ import annotations
 
 import difflib
+import math
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -190,6 +191,8 @@ class Options(Struct, frozen=True, kw_only=True):
     known_urls: int
     robots_max_age: float
     filtered: bool
+    seen_capacity: float
+    """From how many URLs on it is told what they cost."""
     plan: Plan
 
 
@@ -231,6 +234,7 @@ def read(settings: BaseSettings, spider: type[Spider]) -> Options:
         known_urls=_get(settings, "FLEET_KNOWN_URLS"),
         robots_max_age=_get(settings, "FLEET_ROBOTS_MAX_AGE"),
         filtered=plan.seen.kind != "off",
+        seen_capacity=_seen_capacity(settings, plan.seen),
         plan=plan,
     )
 
@@ -307,6 +311,11 @@ def _seen_kind(settings: BaseSettings) -> SeenKind:
             "be followed. Leave out DUPEFILTER_CLASS."
         )
     return means
+
+
+def _seen_capacity(settings: BaseSettings, seen: SeenPlan) -> float:
+    said = _get(settings, "FLEET_SEEN_CAPACITY") is not None
+    return seen.capacity if seen.kind == "bloom" or (said and seen.kind == "exact") else math.inf
 
 
 def _is_lifo(settings: BaseSettings) -> bool:

@@ -6,7 +6,9 @@ of them before it drops it; dropping them first is what makes a crawl of a real 
 
 from __future__ import annotations
 
+import math
 from collections.abc import AsyncIterator, Iterable, Iterator
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from pydispatch.dispatcher import getAllReceivers  # type: ignore[import-untyped]
@@ -23,7 +25,9 @@ if TYPE_CHECKING:
 class KnownUrls:
     """URLs that were queued lately, exactly as they are written; bounded, the older half goes first.
 
-    It is fed by the scheduler alone: a link that depth or offsite rules dropped may come again.
+    It is fed by the scheduler alone: a link that depth or offsite rules dropped may come again. Where the
+    store forgets by age, nothing is remembered here for longer than ``max_age`` seconds: the store must hear
+    now and then that a link is still met, and decides when it is fetched again.
     """
 
     def __init__(self, crawler: Crawler) -> None:
@@ -31,20 +35,33 @@ class KnownUrls:
         self._recent: set[str] = set()
         self._older: set[str] = set()
         self._half = 0
+        self._max_age = math.inf
+        self._since = monotonic()
 
-    def limit(self, urls: int) -> None:
-        """Set the bound; what counts as the same request must be decided by its URL."""
+    def limit(self, urls: int, max_age: float = math.inf) -> None:
+        """Set the bounds; what counts as the same request must be decided by its URL."""
         fingerprinter = self._crawler.request_fingerprinter
         self._half = urls // 2 if type(fingerprinter) is RequestFingerprinter else 0
+        self._max_age = max_age
 
     def add(self, request: Request) -> None:
         if self._half and _is_plain(request):
             self._recent.add(request.url)
             if len(self._recent) >= self._half:
-                self._recent, self._older = set(), self._recent
+                self._turn()
+
+    def _turn(self) -> None:
+        self._recent, self._older = set(), self._recent
+        self._since = monotonic()
 
     def clear(self) -> None:
         self._recent, self._older = set(), set()
+
+    def _age(self) -> None:
+        if (age := monotonic() - self._since) >= self._max_age:
+            self.clear()
+        if 2 * age >= self._max_age:
+            self._turn()
 
     def __contains__(self, request: Request) -> bool:
         url = request.url
@@ -53,6 +70,7 @@ class KnownUrls:
     @property
     def usable(self) -> bool:
         """Not while somebody listens to dropped requests: they would not hear of these."""
+        self._age()
         return self._half > 0 and not self.somebody_listens
 
     @property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections import deque
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,9 @@ from scrapy import Request, Spider, signals
 from scrapy.core.scheduler import BaseScheduler
 from twisted.internet.defer import Deferred
 
+from scrapy_fleet import filters
 from scrapy_fleet import settings as fleet_settings
+from scrapy_fleet.crawl.capacity import Capacity
 from scrapy_fleet.crawl.codec import Codec
 from scrapy_fleet.crawl.known import KnownUrls
 from scrapy_fleet.crawl.parents import Parents
@@ -23,8 +26,9 @@ from scrapy_fleet.crawl.stats import Numbers
 from scrapy_fleet.errors import FleetError, Unreadable, Unstorable
 from scrapy_fleet.frontier import Frontier
 from scrapy_fleet.keys import key_of, seed_key_of
-from scrapy_fleet.model import Entry, Joined, Lease, Outcome, Seeding
+from scrapy_fleet.model import Entry, Joined, Lease, Outcome, Seeding, SeenPlan
 from scrapy_fleet.process import this_worker
+from scrapy_fleet.seen import early_memory
 from scrapy_fleet.settings import Options
 
 if TYPE_CHECKING:
@@ -59,7 +63,6 @@ class Scheduler(BaseScheduler):
         self._seeds_left = False
         self._seeds_failed = False
         self.running = Running()
-        self._local_keys: set[int] = set()
         self._unstorable_told = False
         self._lost_slots: deque[str] = deque(maxlen=1000)
         self._closed = False
@@ -83,7 +86,11 @@ class Scheduler(BaseScheduler):
         self.numbers = Numbers(self.crawler)
         self.repeats = Repeats(spider, self.codec, self.known_urls)
         # Who wants a line for every repeat is to see those of the early memory too.
-        self.known_urls.limit(0 if self.repeats.all_shown else options.known_urls)
+        self._capacity = Capacity(options)
+        seen = options.plan.seen
+        self.known_urls.limit(0 if self.repeats.all_shown else options.known_urls, early_memory(seen))
+        self._local_plan = seen if seen.kind == "rolling" else SeenPlan()
+        self._local_keys = filters.in_memory(self._local_plan)
         assert self.crawler.request_fingerprinter is not None
         self._fingerprint = self.crawler.request_fingerprinter.fingerprint
         self._filtered = options.filtered
@@ -278,10 +285,9 @@ class Scheduler(BaseScheduler):
             )
         self._stats.inc_value("scheduler/unserializable")
         if key is not None:
-            if key in self._local_keys:
+            if not self._local_keys.add(key, time.monotonic()):
                 self.repeats.here(request)
                 return False
-            self._local_keys.add(key)
             assert self.frontier is not None
             self.frontier.outbox.keep(marks=[key])
         self.running.keep(request, self.running.token(self._parent_of(parent)))
@@ -317,7 +323,7 @@ class Scheduler(BaseScheduler):
     def emptied(self, held: list[Lease]) -> list[Entry]:
         # Links that were queued before are lost: they must be taken when they are met again.
         self.known_urls.clear()
-        self._local_keys.clear()
+        self._local_keys = filters.in_memory(self._local_plan)
         return [self._entry_of(lease) for lease in held]
 
     def _entry_of(self, lease: Lease) -> Entry:
@@ -331,6 +337,8 @@ class Scheduler(BaseScheduler):
     def added(self, accepted: int, known: list[Entry]) -> None:
         if accepted:
             self._stats.inc_value("scheduler/enqueued", accepted)
+            assert self.frontier is not None
+            self._capacity.look(self.frontier.counts.accepted)
         if known:
             self.repeats.in_store(known)
 

@@ -207,8 +207,8 @@ class Store(Protocol):
     def convert(self, plan: SeenPlan) -> int:
         """Know the same keys by another filter; how many there were. It is done at the end, or not at all.
 
-        Of a Bloom filter only ``off`` can be made (:class:`~scrapy_fleet.errors.NoKeys`). While live workers are
-        in the crawl, it raises :class:`~scrapy_fleet.errors.CrawlInUse`.
+        Of a Bloom filter only ``off`` can be made (:class:`~scrapy_fleet.errors.NoKeys`). While live workers
+        are in the crawl, it raises :class:`~scrapy_fleet.errors.CrawlInUse`.
         """
 
     def bloom_blocks(self, cursor: str = "", limit: int = 64) -> tuple[str, list[tuple[int, bytes]]]:

@@ -48,7 +48,7 @@ class MemorySeen:
     def mark(self, keys: tuple[int, ...]) -> int:
         if self._plan_seen is None:
             self.use_seen(SeenPlan())
-        return 0 if isinstance(self._filter, filters.Off) else self._meet_keys(keys, self._clock())
+        return self._meet_keys(keys, self._clock())
 
     def forget(self, keys: tuple[int, ...]) -> int:
         return sum(map(self._filter.forget, keys))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Any
 
@@ -26,7 +26,12 @@ class Knowing:
         raise NotImplementedError
 
     def seen(self, keys: tuple[int, ...]) -> tuple[bool, ...]:
-        return tuple(map(bool, self._run("seen", packing.marks(keys))[0]))
+        answers = (self._run("seen", self._packed(some))[0] for some in _pieces(keys))
+        return tuple(bool(known) for answer in answers for known in answer)
+
+    def _packed(self, keys: Iterable[int]) -> bytes:
+        # What is asked for is what the crawl has: it would have been refused.
+        return packing.marks(keys, bloom=self._asked.kind == "bloom")
 
     def use_seen(self, plan: SeenPlan) -> None:
         self._asked = plan
@@ -34,7 +39,7 @@ class Knowing:
 
     def mark(self, keys: tuple[int, ...]) -> int:
         plan = packing.seen_plan(SeenPlan())
-        return sum(self._run("mark", new_id(), plan, packing.marks(some))[0] for some in _pieces(keys))
+        return sum(self._run("mark", new_id(), plan, self._packed(some))[0] for some in _pieces(keys))
 
     def forget(self, keys: tuple[int, ...]) -> int:
         return sum(self._run("forget", packing.marks(some))[0] for some in _pieces(keys))
@@ -50,7 +55,7 @@ class Knowing:
         if plan.kind == "rolling":
             age = float(oldest) if oldest else None
             return SeenView(plan, count, size, generations=generations, oldest=age)
-        return SeenView(plan, count, size if plan.kind == "exact" else None)
+        return SeenView(plan, count, size)
 
     def seen_keys(self, cursor: str = "", limit: int = 1000) -> tuple[str, list[int]]:
         epoch, _, bucket = (cursor or "0:0").partition(":")
@@ -65,11 +70,13 @@ class Knowing:
                 cursor, more = "", True
                 while more:
                     cursor, keys = self.seen_keys(cursor, MARKED_AT_ONCE)
-                    self._run("convert", "copy", packed, packing.marks(keys))
+                    marks = packing.marks(keys, bloom=plan.kind == "bloom")
+                    self._run("convert", "copy", packed, marks)
                     more = cursor != ""
                 self._run("convert", "end", packed)
         except CrawlInUse:
             raise CrawlInUse(CONVERTED_IN_USE) from None
+        self._asked = plan
         while self._run("clear", "go on")[0]:
             pass  # what was there before is deleted
         return 0 if plan.kind == "off" else count

@@ -47,6 +47,7 @@ _read_size = struct.Struct("<I")
 _read_short = struct.Struct("<H")
 _key_head = struct.Struct("<IB").pack
 _NO_KEY = _key_head(0, 0)
+_DIGEST_HEAD = _key_head((1 << 32) - 1, 16)
 _filter = struct.Struct("<Bdddd")
 _layer = struct.Struct("<Bd").pack
 _KINDS: tuple[SeenKind, ...] = ("exact", "bloom", "rolling", "off")
@@ -73,20 +74,26 @@ def _key(key: int) -> bytes:
     return _key_head(abs(int(digits[-9:])), len(digits)) + digits
 
 
-def adds(entries: Iterable[Entry]) -> tuple[bytes, bytes]:
+def _digest(key: int) -> bytes:
+    """What bloom.lua makes of a key, made here: the server has enough to do."""
+    return _DIGEST_HEAD + seen.digest(key)
+
+
+def adds(entries: Iterable[Entry], *, bloom: bool = False) -> tuple[bytes, bytes]:
     """The groups (rank and slot) that entries fall into, and the entries."""
+    pack_key = _digest if bloom else _key
     groups: dict[tuple[int, str], int] = {}
     parts: list[bytes] = []
     for entry in entries:
         group = groups.setdefault((entry.rank, entry.slot), len(groups))
         payload = entry.payload
-        key = _NO_KEY if entry.key is None else _key(entry.key)
+        key = _NO_KEY if entry.key is None else pack_key(entry.key)
         parts += (_short(group), key, _size(len(payload)), payload)
     return b"".join(_double(rank) + _name(slot) for rank, slot in groups), b"".join(parts)
 
 
-def marks(keys: Iterable[int]) -> bytes:
-    return b"".join(map(_key, keys))
+def marks(keys: Iterable[int], *, bloom: bool = False) -> bytes:
+    return b"".join(map(_digest if bloom else _key, keys))
 
 
 def samples(samples: Iterable[Sample]) -> bytes:

@@ -175,14 +175,15 @@ class RedisStore(Knowing):
         want = min(max(batch.want, 0), MAX_WANT)
         tokens = {*(s.token for s in batch.samples), *(o.token for o in batch.outcomes), *batch.releases}
         tokens.update(s.then for s in batch.samples if s.then is not None)
+        bloom = self._asked.kind == "bloom"
         # Without dice, should a newer plan than ours need them, nothing is spread: no delay is cut short.
         rolls = want if self._jitter or self._random else 0
         with Dice(self._random, rolls) as dice:
             now, counts, seeding, known, leases, retry_in, dice.rolled, mode, terms, held = self._run(
                 "commit",
                 *(batch.worker, batch.seq, flags, want),
-                *packing.adds(batch.adds),
-                packing.marks(batch.marks),
+                *packing.adds(batch.adds, bloom=bloom),
+                packing.marks(batch.marks, bloom=bloom),
                 packing.tokens(tokens),
                 packing.samples(batch.samples),
                 packing.notices(batch.notices),

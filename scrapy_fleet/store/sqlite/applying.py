@@ -23,7 +23,7 @@ from scrapy_fleet.store.sqlite.changes import (
     text,
 )
 from scrapy_fleet.store.sqlite.database import Database
-from scrapy_fleet.store.sqlite.seen import meet, plan_of
+from scrapy_fleet.store.sqlite.seen import EXACT, meet, plan_of
 from scrapy_fleet.store.sqlite.treating import Treating, treatment_of
 
 LATENCY_WEIGHT = 0.3
@@ -45,7 +45,7 @@ class Applying:
     def add(self, batch: Batch, crawl: sqlite3.Row) -> tuple[int, ...]:
         """Queue what is new; the positions of what is not."""
         db, changes = self._db, self._changes
-        known = self._receive_exact(batch) if plan_of(crawl).kind == "exact" else self._receive(batch, crawl)
+        known = self._receive_exact(batch) if plan_of(crawl).kind in EXACT else self._receive(batch, crawl)
         accepted = len(batch.adds) - len(known)
         if accepted:
             db.run("new_slots", **treatment_of(self._plan))

@@ -20,6 +20,8 @@ from scrapy_fleet.store.sqlite.database import Database
 SWEPT_AT_ONCE = 4000
 """Keys of dropped generations that one call deletes."""
 COPIED_AT_ONCE = 20_000
+EXACT = ("exact", "off")
+"""The kinds that keep keys in table ``seen``."""
 LEAST = -(1 << 63)
 """The least key."""
 
@@ -75,9 +77,9 @@ def forget_all(db: Database, plan: SeenPlan | None) -> None:
 def meet(db: Database, crawl: sqlite3.Row, keys: Sequence[int], grown: int = 0) -> Met:
     """Keys are met, in this order; ``grown``: how many were new since the crawl's row was read."""
     plan = plan_of(crawl)
-    if plan.kind == "off" or not keys:
+    if not keys:
         return Met([], 0, 0)
-    if plan.kind == "exact":
+    if plan.kind in EXACT:
         new = db.run("mark_keys", keys=text(keys)).rowcount
         return Met([], new, new)
     if plan.kind == "bloom":
@@ -217,13 +219,11 @@ def forget(db: Database, crawl: sqlite3.Row, keys: Sequence[int]) -> int:
 
 def has(db: Database, crawl: sqlite3.Row, keys: Sequence[int]) -> tuple[bool, ...]:
     plan = plan_of(crawl)
-    if plan.kind == "exact":
+    if plan.kind in EXACT or not keys:
         return tuple(map(bool, _decode(db.value("seen", keys=text(keys)))))
     if plan.kind == "rolling":
         there = dict(_decode(db.value("places", keys=text(keys))))
         return tuple(key in there for key in keys)
-    if plan.kind == "off" or not keys:
-        return (False,) * len(keys)
     layers = seen.layers(plan, seen.layer_count(plan, crawl["seen"]))
     numbers = {seen.block_of(layer, seen.words(key)) for layer in layers for key in keys}
     bloom = Bloom(plan, crawl["seen"], read_blocks(db, list(numbers)))
@@ -239,7 +239,7 @@ def view(db: Database, crawl: sqlite3.Row) -> SeenView:
     if plan.kind == "rolling":
         there = generations(db)
         return seen.view_rolling(plan, there, _size(db, "rolling"), _age_now(db, there))
-    return SeenView(plan, crawl["seen"], _size(db, "seen") if plan.kind == "exact" else None)
+    return SeenView(plan, crawl["seen"], _size(db, "seen"))
 
 
 def _size(db: Database, table: str) -> int | None:
@@ -303,13 +303,13 @@ def convert(db: Database, crawl: sqlite3.Row, plan: SeenPlan) -> int:
         write_blocks(db, bloom.blocks, list(bloom.blocks))
         db.connection.execute("UPDATE crawl SET seen = ?", (bloom.count,))
         return count
-    if plan.kind != stored.kind and stored.kind != "off":
+    if stored.kind != plan.kind:
         if plan.kind == "rolling":
             now = db.wall()
             db.run("exact_to_rolling")
             db.connection.execute("INSERT INTO generation VALUES (1, ?, ?, 0, ?, 0)", (now, now, count))
             db.connection.execute("DELETE FROM seen")
-        else:
+        elif stored.kind == "rolling":
             db.run("rolling_to_exact")
             for table in ("rolling", "generation"):
                 db.connection.execute(f"DELETE FROM {table}")

@@ -55,13 +55,13 @@ end
 
 local kind = unpack_struct('<B', to)
 if filter.kind == BLOOM and kind ~= OFF then return {'no keys'} end
-if kind == OFF or filter.kind == OFF or crawl.seen == 0 then
+if kind == OFF or crawl.seen == 0 then
   forget_seen()
-elseif filter.kind == EXACT and kind == ROLLING then
+elseif filter.kind ~= ROLLING and kind == ROLLING then
   -- All that was seen is its first generation.
   call('HSET', KEYS[1], 'generations',
     pack('<dddddB', crawl.epoch, crawl.buckets, crawl.seen, now, now, 0))
-elseif filter.kind ~= kind then
+elseif filter.kind ~= kind and not (filter.kind == OFF and kind == EXACT) then
   if copy then throw_away(copy) end
   copy = {epoch = crawl.epoch + FAR, buckets = 1, seen = 0, was_seen = crawl.seen, was_ids = crawl.ids}
   save_copy()

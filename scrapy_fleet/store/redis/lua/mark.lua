@@ -11,12 +11,10 @@ if crawl.filter == '' then
 end
 -- needs: seen
 local new, at = 0, 1
-if filter.kind ~= OFF then
-  while at <= #ARGV[5] do
-    local ending, digits
-    ending, digits, at = unpack_struct('<I4Bc0', ARGV[5], at)
-    if see(ending, digits) then new = new + 1 end
-  end
+while at <= #ARGV[5] do
+  local ending, digits
+  ending, digits, at = unpack_struct('<I4Bc0', ARGV[5], at)
+  if see(ending, digits) then new = new + 1 end
 end
 save_seen()
 sweep()

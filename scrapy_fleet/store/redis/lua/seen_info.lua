@@ -7,7 +7,7 @@
 local SAMPLES = 50
 
 if crawl.id == '' then return {'ok'} end
-local families = filter.kind == ROLLING and filter.generations or filter.kind == OFF and {} or {crawl}
+local families = filter.kind == ROLLING and filter.generations or {crawl}
 local bytes, oldest = 0, ''
 for _, it in ipairs(families) do
   -- Buckets are much alike: some stand for all.

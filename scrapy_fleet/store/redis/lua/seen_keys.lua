@@ -6,7 +6,7 @@
 -- Answers: 'ok', epoch and bucket to go on with (0: that was all), keys. 'no keys' if a filter has none.
 
 local epoch, bucket, most = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
-if crawl.id == '' or filter.kind == OFF then return {'ok', '0', 0, {}} end
+if crawl.id == '' then return {'ok', '0', 0, {}} end
 if filter.kind == BLOOM then return {'no keys'} end
 local keys = {}
 for _, it in ipairs(filter.kind == ROLLING and filter.generations or {crawl}) do

@@ -1,9 +1,10 @@
 -- What was seen, by the filter that the crawl has: see seen.py. Keys come as decimal text, since numbers in Lua
--- have 53 bits, with their ending, the number of the last nine characters.
+-- have 53 bits, with their ending, the number of the last nine characters; or, for a Bloom filter alone, as what is
+-- made of them there.
 --
 -- meta, `filter`: packed (FILTER), and for each layer that a Bloom filter may get (LAYER) its hashes and blocks.
 --   Not there: it is not settled.
--- Exact: 64-bit keys in many small sets of integers, which take 8 bytes a key and little more while they have
+-- Exact, and off (see seen.py): 64-bit keys in many small sets of integers, which take 8 bytes a key and little more while they have
 --   at most 512 members (set-max-intset-entries). There are `buckets` of them, one more for every FILL
 --   keys: one bucket at a time is split in two (linear hashing), so no call ever moves more than a
 --   bucket's keys, and no number of keys has to be known before.
@@ -65,7 +66,7 @@ end
 -- says whether it was, and forgets it; `save_seen` writes what changed besides `crawl`.
 local see, has, lose, save_seen
 
-if filter.kind == EXACT then
+if filter.kind == EXACT or filter.kind == OFF then
   see = function(ending, digits) return put(crawl, ending, digits) end
   has = function(ending, digits) return call('SISMEMBER', bucket_key(crawl, ending), digits) == 1 end
   lose = function(ending, digits)
@@ -73,11 +74,6 @@ if filter.kind == EXACT then
     crawl.seen = crawl.seen - lost
     return lost == 1
   end
-  save_seen = function() end
-elseif filter.kind == OFF then
-  see = function() return true end
-  has = function() return false end
-  lose = has
   save_seen = function() end
 elseif filter.kind == BLOOM then
 -- needs: bloom
@@ -95,7 +91,7 @@ local function forget_seen()
   if filter.kind == ROLLING then
     for _, it in ipairs(filter.generations) do throw_away(it) end
     call('HDEL', KEYS[1], 'generations')
-  elseif filter.kind ~= OFF then
+  else
     throw_away(crawl)
   end
   local copy = call('HGET', KEYS[1], 'copy')

@@ -1,0 +1,277 @@
+"""What it takes to know what was seen: ``python -m benchmarks.seen`` (about ten minutes for 10,000,000 URLs).
+
+Bytes a URL of each filter on each store, beside scrapy-redis's set of fingerprints on the same server; what a
+new URL costs when there are few and when there are many; and how often a Bloom filter errs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from random import Random
+from typing import Any, Protocol
+
+import redis
+
+from benchmarks.host import Host, serving
+from benchmarks.measure import scratch, table, verdict
+from scrapy_fleet.filters import in_memory
+from scrapy_fleet.model import Batch, Plan, Rule, SeenPlan, Worker
+from scrapy_fleet.store.base import Store
+from scrapy_fleet.store.redis import RedisStore
+from scrapy_fleet.store.sqlite import SqliteStore, knowing
+
+ERROR = 0.001
+PIECE = 100_000
+BATCH = 500
+GOALS = {"exact on Redis": 11.0, "bloom on Redis": 2.0, "exact on SQLite": 24.0}
+FLAT = 1.5
+STORES = ("Redis", "SQLite")
+
+
+def filters(sizes: list[int]) -> dict[str, tuple[SeenPlan, list[int]]]:
+    """What is measured, and at which sizes."""
+    small, large = sizes[0], sizes[-1]
+    kinds = {
+        "exact": (SeenPlan(), sizes),
+        f"bloom for {small:,}": (SeenPlan("bloom", small, ERROR), [small]),
+        f"bloom for {large:,}": (SeenPlan("bloom", large, ERROR), sizes),
+        f"bloom for {small:,}, grown": (SeenPlan("bloom", small, ERROR), sizes[1:]),
+        "rolling": (SeenPlan("rolling"), sizes),
+    }
+    return {name: (plan, at) for name, (plan, at) in kinds.items() if at}
+
+
+def keys_from(seed: int) -> Iterator[int]:
+    draw = Random(seed).getrandbits
+    while True:
+        yield draw(64) - (1 << 63)
+
+
+def _pieces(keys: Iterator[int], number: int) -> Iterator[tuple[int, ...]]:
+    for first in range(0, number, PIECE):
+        yield tuple(islice(keys, min(PIECE, number - first)))
+
+
+class Side(Protocol):
+    """One store: how it is opened, what it takes, and the time that counts."""
+
+    def open(self) -> Store: ...
+    def size(self) -> int: ...
+    def clock(self) -> float: ...
+
+
+class RedisSide:
+    def __init__(self, host: Host) -> None:
+        self._url = f"redis://127.0.0.1:{host.port}/0"
+        self.size, self.clock = host.memory, host.cpu
+
+    def open(self) -> Store:
+        return RedisStore(self._url, "seen")
+
+
+class SqliteSide:
+    # What a flush costs is the disk's: it is the same, however many there are.
+    clock = staticmethod(time.process_time)
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def open(self) -> Store:
+        return SqliteStore(self._path, "seen", durability="normal")
+
+    def size(self) -> int:
+        return self._path.stat().st_size
+
+
+def fill(side: Side, plan: SeenPlan, sizes: list[int], few: int) -> dict[str, dict[str, float]]:
+    """Fill it to each of the sizes; what there is to say then."""
+    store = side.open()
+    store.use_seen(plan)
+    store.close()
+    empty = side.size()
+    keys, found, there = keys_from(1), {}, 0
+    for size in sizes:
+        store = side.open()
+        store.use_seen(plan)
+        for piece in _pieces(keys, size - there):
+            store.mark(piece)
+        there = size
+        store.close()
+        took = side.size() - empty
+        store = side.open()
+        row = {"bytes": took / size, "us": _insert(store, side, keys, few, plan)}
+        there += few
+        if plan.kind == "bloom":
+            others = keys_from(2)
+            wrong = sum(sum(store.seen(piece)) for piece in _pieces(others, max(few, PIECE * 2)))
+            row["error"] = wrong / max(few, PIECE * 2)
+        store.close()
+        found[str(size)] = row
+    return found
+
+
+def _insert(store: Store, side: Side, keys: Iterator[int], few: int, plan: SeenPlan) -> float:
+    """Microseconds for a new URL, by way of commits, as a worker does. (It is not queued.)"""
+    worker = Worker("bench")
+    store.join(worker, Plan(rule=Rule(concurrency=1), seen=plan), 3600.0)
+    batches = [
+        Batch(worker=worker.id, seq=seq, marks=tuple(islice(keys, BATCH))) for seq in range(few // BATCH)
+    ]
+    began = side.clock()
+    for batch in batches:
+        store.commit(batch)
+    took = side.clock() - began
+    store.commit(Batch(worker=worker.id, seq=few, leave=True))
+    return took / few * 1e6
+
+
+def on_redis(host: Host, sizes: list[int], few: int) -> dict[str, Any]:
+    host.without_histograms()
+    results = {}
+    for name, (plan, at) in filters(sizes).items():
+        host.empty()
+        results[name] = told(f"Redis, {name}", partial(fill, RedisSide(host), plan, at, few))
+    host.empty()
+    return results
+
+
+def scrapy_redis(host: Host, number: int) -> float:
+    """Bytes a URL of what scrapy-redis keeps: a set of fingerprints, 40 hexadecimal digits each."""
+    host.empty()
+    before = host.memory()
+    draw = Random(1).getrandbits
+    with redis.Redis(port=host.port) as client:
+        for _ in range(0, number, 1000):
+            client.sadd("spider:dupefilter", *(f"{draw(160):040x}" for _ in range(1000)))
+    took = host.memory() - before
+    host.empty()
+    return took / number
+
+
+def on_sqlite(sizes: list[int], few: int) -> dict[str, Any]:
+    knowing.MARKED_AT_ONCE = 5 * PIECE
+    results = {}
+    for name, (plan, at) in filters(sizes).items():
+        with scratch() as folder:
+            side = SqliteSide(Path(folder, "seen.db"))
+            results[name] = told(f"SQLite, {name}", partial(fill, side, plan, at, few))
+    return results
+
+
+def in_this_process(size: int) -> dict[str, float]:
+    """Bytes a URL of the store in memory."""
+    found = {}
+    for plan in (SeenPlan(), SeenPlan("bloom", size, ERROR), SeenPlan("rolling")):
+        gc.collect()
+        before = _resident()
+        kept = in_memory(plan)
+        for key in islice(keys_from(1), size):
+            kept.add(key)
+        found[plan.kind] = (_resident() - before) / size
+        del kept
+    return found
+
+
+def _resident() -> int:
+    status = Path("/proc/self/status").read_text(encoding="ascii", errors="replace")
+    return int(status.partition("VmRSS:")[2].split()[0]) * 1024
+
+
+def told(name: str, measured: Callable[[], Any]) -> Any:
+    began = time.perf_counter()
+    found = measured()
+    print(f"measured {name} in {time.perf_counter() - began:.0f} s: {json.dumps(found)}", flush=True)
+    return found
+
+
+def measure(sizes: list[int], few: int, stores: list[str]) -> dict[str, Any]:
+    results: dict[str, Any] = {"sizes": sizes}
+    if "Redis" in stores:
+        with serving() as host:
+            results["server"] = host.name
+            results["scrapy_redis"] = told("scrapy-redis", lambda: scrapy_redis(host, min(sizes)))
+            results["Redis"] = on_redis(host, sizes, few)
+    if "SQLite" in stores:
+        results["SQLite"] = on_sqlite(sizes, few)
+    if Path("/proc/self/status").exists():
+        results["memory"] = told("memory", lambda: in_this_process(min(sizes)))
+    return results
+
+
+def tables(results: dict[str, Any]) -> str:
+    rows = []
+    if "scrapy_redis" in results:
+        number, server = min(results["sizes"]), results["server"]
+        title = f"scrapy-redis, {server}"
+        rows.append([title, f"{number:,}", f"{results['scrapy_redis']:.1f}", "", ""])
+    for store in STORES:
+        for name, sizes in results.get(store, {}).items():
+            for size, row in sizes.items():
+                error = f"{100 * row['error']:.3f} %" if "error" in row else "0"
+                where = results["server"] if store == "Redis" else store
+                cells = [f"{row['bytes']:.2f}", f"{row['us']:.1f}", error]
+                rows.append([f"{name}, {where}", f"{int(size):,}", *cells])
+    for name, took in results.get("memory", {}).items():
+        rows.append([f"{name}, memory", f"{min(results['sizes']):,}", f"{took:.2f}", "", ""])
+    return table(["", "URLs", "bytes a URL", "us a new URL", "wrongly known"], rows)
+
+
+def goals(results: dict[str, Any]) -> list[str]:
+    lines = []
+    small, large = (str(size) for size in (results["sizes"][0], results["sizes"][-1]))
+    for store in STORES:
+        for name, sizes in results.get(store, {}).items():
+            goal = GOALS.get(f"{name.split()[0]} on {store}")
+            if goal and small in sizes and name in ("exact", f"bloom for {int(small):,}"):
+                reached = verdict(sizes[small]["bytes"], goal, at_most=True)
+                took = f"{sizes[small]['bytes']:.2f} bytes a URL"
+                lines.append(f"{name} on {store}, {int(small):,} URLs: {took} (goal {goal:g}: {reached})")
+            if small in sizes and large in sizes and small != large:
+                value = sizes[large]["us"] / sizes[small]["us"]
+                what = f"{name} on {store}: a new URL at {int(large):,} costs {value:.2f}x"
+                reached = verdict(value, FLAT, at_most=True)
+                lines.append(f"{what} of that at {int(small):,} (goal {FLAT}x at most: {reached})")
+            for size, row in sizes.items():
+                if "error" in row:
+                    reached = verdict(row["error"], ERROR, at_most=True)
+                    what = f"{name} on {store}, {int(size):,} URLs: {100 * row['error']:.3f} % wrongly known"
+                    lines.append(f"{what} (goal {100 * ERROR:g} % at most: {reached})")
+    return lines
+
+
+def noise(results: dict[str, Any]) -> list[str]:
+    """All is counted, or measured by the processor's time of one process."""
+    return []
+
+
+QUICK: dict[str, Any] = {"sizes": [2000, 4000], "few": 1000, "stores": list(STORES)}
+FULL: dict[str, Any] = {"sizes": [1_000_000, 10_000_000], "few": 20_000, "stores": list(STORES)}
+
+
+def main(arguments: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser("python -m benchmarks.seen", description="Measure the filters.")
+    parser.add_argument("--sizes", help="numbers of URLs, with commas between")
+    parser.add_argument("--stores", nargs="+", choices=STORES, default=list(STORES))
+    parser.add_argument("--json", type=Path, help="write what was measured to this file")
+    parser.add_argument("--quick", action="store_true", help="only see that it works")
+    args = parser.parse_args(arguments)
+    options = {**(QUICK if args.quick else FULL), "stores": args.stores}
+    if args.sizes:
+        options["sizes"] = sorted(map(int, args.sizes.split(",")))
+    results = measure(**options)
+    print(f"\n{tables(results)}\n")
+    for line in goals(results):
+        print(line)
+    if args.json:
+        args.json.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
