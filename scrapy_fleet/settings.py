@@ -191,8 +191,8 @@ class Options(Struct, frozen=True, kw_only=True):
     known_urls: int
     robots_max_age: float
     filtered: bool
-    seen_capacity: float
-    """From how many URLs on it is told what they cost."""
+    urls_expected: float
+    """When there are more, it is told what they cost."""
     plan: Plan
 
 
@@ -234,7 +234,7 @@ def read(settings: BaseSettings, spider: type[Spider]) -> Options:
         known_urls=_get(settings, "FLEET_KNOWN_URLS"),
         robots_max_age=_get(settings, "FLEET_ROBOTS_MAX_AGE"),
         filtered=plan.seen.kind != "off",
-        seen_capacity=_seen_capacity(settings, plan.seen),
+        urls_expected=_urls_expected(settings, plan.seen),
         plan=plan,
     )
 
@@ -313,7 +313,7 @@ def _seen_kind(settings: BaseSettings) -> SeenKind:
     return means
 
 
-def _seen_capacity(settings: BaseSettings, seen: SeenPlan) -> float:
+def _urls_expected(settings: BaseSettings, seen: SeenPlan) -> float:
     said = _get(settings, "FLEET_SEEN_CAPACITY") is not None
     return seen.capacity if seen.kind == "bloom" or (said and seen.kind == "exact") else math.inf
 

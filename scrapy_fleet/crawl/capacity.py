@@ -24,7 +24,7 @@ class Capacity:
         self._told = False
 
     def look(self, accepted: int) -> None:
-        if self._told or accepted <= self._options.seen_capacity:
+        if self._told or accepted <= self._options.urls_expected:
             return
         self._told = True
         crawl, plan = self._options.crawl, self._options.plan.seen
