@@ -1,10 +1,12 @@
 -- needs: crawl members
--- Know the same keys by another filter. A copy is made beside what is there, in pieces, and takes its place at the end.
+-- Know the same keys by another filter. A copy is made beside what is there, in pieces, and takes its place
+-- at the end.
 --
--- meta, `copy`: packed: epoch, buckets and keys of a copy under way; what `seen` and `ids` were when it was begun.
+-- meta, `copies`: how many were begun; `copy`, packed: epoch, buckets and keys of a copy under way, and what
+--   `seen` and `ids` were when it was begun.
 --
--- ARGV, from the third: 'begin', 'copy' or 'end'; the filter to be, packed (see seen.lua); to copy: keys, packed as
--- marks are.
+-- ARGV, from the third: 'begin', 'copy' or 'end'; the filter to be, packed (see seen.lua); to copy: keys, packed
+-- as marks are.
 -- Answers: 'ok', and 1 if there is something to copy; 'in use' while live workers are in the crawl; 'no keys' if
 -- the filter has none; 'changed' if the crawl was used since the copy was begun, or another was begun.
 
@@ -63,7 +65,9 @@ elseif filter.kind ~= ROLLING and kind == ROLLING then
     pack('<dddddB', crawl.epoch, crawl.buckets, crawl.seen, now, now, 0))
 elseif filter.kind ~= kind and not (filter.kind == OFF and kind == EXACT) then
   if copy then throw_away(copy) end
-  copy = {epoch = crawl.epoch + FAR, buckets = 1, seen = 0, was_seen = crawl.seen, was_ids = crawl.ids}
+  -- Far from those of generations to come, and never one that may still be in the trash.
+  local epoch = FAR * call('HINCRBY', KEYS[1], 'copies', 1)
+  copy = {epoch = epoch, buckets = 1, seen = 0, was_seen = crawl.seen, was_ids = crawl.ids}
   save_copy()
   save_crawl()
   return {'ok', 1}

@@ -6,7 +6,7 @@
 -- suspect_after, keep_seen, packed rules of slots, whether AutoThrottle is on, and what else politeness.lua
 -- reads of the plan, packed; and how keys are to be known, packed (see seen.lua).
 -- Answers: 'ok', id, run, resumed, counts, seeding, state (name, value, ...), others (lists of facts), mode.
--- While a clear is to be gone on with, 'clearing'. If keys are known otherwise than asked for, 'differs' and how.
+-- While a clear is to be gone on with, 'clearing'. If keys are known otherwise than asked for, 'differs', and how.
 
 local worker, ttl, comes_back, keep_seen = ARGV[4], tonumber(ARGV[9]), ARGV[10] == '1', ARGV[17] == '1'
 

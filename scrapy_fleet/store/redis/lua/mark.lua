@@ -1,8 +1,8 @@
 -- needs: crawl
 -- Mark keys as seen without queueing anything; the crawl is made if it is not there.
 --
--- ARGV, from the third: id for a new crawl; how keys are known, if that is not settled (packed, see seen.lua); keys,
--- packed as marks are. Answers: 'ok', how many were new.
+-- ARGV, from the third: id for a new crawl; how keys are known, if that is not settled (packed, see seen.lua);
+-- keys, packed as marks are. Answers: 'ok', how many were new.
 
 if crawl.id == '' then make_crawl(ARGV[3]) end
 if crawl.filter == '' then

@@ -1,8 +1,8 @@
 -- needs: crawl seen
 -- What was seen, and what it takes; nothing is changed.
 --
--- Answers: 'ok', the filter (packed, see seen.lua), how many keys, bytes, generations, seconds since a key of the oldest
--- was met ('' if there is none). Without a crawl, 'ok' alone.
+-- Answers: 'ok', the filter (packed, see seen.lua), how many keys, bytes, generations, seconds since a key of the
+-- oldest was met ('' if there is none). Without a crawl, 'ok' alone.
 
 local SAMPLES = 50
 

@@ -13,7 +13,9 @@ for _, it in ipairs(filter.kind == ROLLING and filter.generations or {crawl}) do
   if it.epoch >= epoch then
     for number = it.epoch == epoch and bucket or 0, it.buckets - 1 do
       if #keys >= most then return {'ok', text(it.epoch), number, keys} end
-      for _, digits in ipairs(call('SMEMBERS', it.prefix .. pack('<I4', number))) do keys[#keys + 1] = digits end
+      for _, digits in ipairs(call('SMEMBERS', it.prefix .. pack('<I4', number))) do
+        keys[#keys + 1] = digits
+      end
     end
   end
 end

@@ -37,8 +37,8 @@
     return true
   end
 
-  -- Sets all bits of a key, in one command: whether they were. The last bit of a block is written with them, but is
-  -- never set: so a string gets its whole length at once, and no more.
+  -- Sets all bits of a key, in one command: whether they were set. The last bit of a block is written with
+  -- them, but never set: so a string gets its whole length at once, and no more.
   local function put_in(layer, which, at, by, more)
     local write = layer.write
     if not write then

@@ -3,8 +3,8 @@
 -- meta: HASH, what there is one of: `id` (made with the crawl: another one, or none, means that the store
 --   was emptied), `format`, `seeder` (the worker that runs the seeds, or ''), `time`, packed: the latest time
 --   that is known, and what is added to the server's clock, which may be set back, or be another one
---   after a failover; `policy`, packed: what of the newest plan politeness.lua reads; `filter`, `generations`
---   and `copy`, packed: how keys are known (see seen.lua, rolling.lua, convert.lua); and `facts`, packed
+--   after a failover; `policy`, packed: what of the newest plan politeness.lua reads; `filter`, `generations`,
+--   `copy` and `copies`: how keys are known (see seen.lua, rolling.lua, convert.lua); and `facts`, packed
 --   numbers: `run`; the newest plan's `lifo`, `max_attempts`, `suspect_after`, its common rule `concurrency`,
 --   `delay`, `jitter`, and how many slots have their own, `rules`; `seeded` and `finished`; counters
 --   `accepted` = `waiting` + `leased` + `done` + `dead`, `suspects` (of those waiting), `seen`, `slots`;

@@ -1,15 +1,15 @@
 -- What was seen, by the filter that the crawl has: see seen.py. Keys come as decimal text, since numbers in Lua
--- have 53 bits, with their ending, the number of the last nine characters; or, for a Bloom filter alone, as what is
--- made of them there.
+-- have 53 bits, with their ending, the number of the last nine characters; or, for a Bloom filter alone, as what
+-- is made of them there.
 --
--- meta, `filter`: packed (FILTER), and for each layer that a Bloom filter may get (LAYER) its hashes and blocks.
---   Not there: it is not settled.
--- Exact, and off (see seen.py): 64-bit keys in many small sets of integers, which take 8 bytes a key and little more while they have
---   at most 512 members (set-max-intset-entries). There are `buckets` of them, one more for every FILL
+-- meta, `filter`: packed (FILTER), and for each layer that a Bloom filter may get (LAYER) its hashes and
+--   blocks. Not there: it is not settled.
+-- Exact, and off: 64-bit keys in many small sets of integers, which take 8 bytes a key and little more while
+--   they have at most 512 members (set-max-intset-entries). There are `buckets` of them, one more for every FILL
 --   keys: one bucket at a time is split in two (linear hashing), so no call ever moves more than a
 --   bucket's keys, and no number of keys has to be known before.
--- seen:<epoch>:<bucket, four bytes>: SET, keys; or STRING, a block of a Bloom filter, of which `buckets` are the
---   number that its layers have; or SET, keys of the generation of a rolling filter that has this epoch.
+-- seen:<epoch>:<bucket, four bytes>: SET, keys; or STRING, a block of a Bloom filter, whose layers have `buckets`
+--   of them; or SET, keys of the generation of a rolling filter that has this epoch.
 -- trash: HASH, epoch -> buckets of it that are still to be deleted: those of earlier runs and generations.
 
 local EXACT, BLOOM, ROLLING, OFF = 0, 1, 2, 3
