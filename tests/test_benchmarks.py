@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import redis
 
-from benchmarks import crawl, fleet, fleet_report, manners, queue, report
+from benchmarks import crawl, dupefilters, fleet, fleet_report, manners, queue, report
 from benchmarks.host import Host, serving
 from benchmarks.measure import ROOT, Spread, machine, table
 from benchmarks.proxy import far, ping
@@ -173,3 +173,11 @@ def test_a_table_is_aligned() -> None:
         "| a  | 10 |",
         "| bc |  1 |",
     ]
+
+
+def test_filters(tmp_path: Path) -> None:
+    for name, cls in dupefilters.CLASSES.items():
+        folder = tmp_path / name
+        folder.mkdir()
+        found = dupefilters.measure_one(cls, str(folder), 200)
+        assert found["file"] > 0, name
