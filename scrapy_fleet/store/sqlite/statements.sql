@@ -18,7 +18,7 @@ DELETE FROM incoming WHERE pos IN (SELECT value FROM json_each(:known));
 INSERT INTO seen SELECT key FROM incoming WHERE key IS NOT NULL ORDER BY key;
 
 -- name: mark_keys
-INSERT OR IGNORE INTO seen SELECT value FROM json_each(:keys);
+INSERT OR IGNORE INTO seen SELECT value FROM json_each(:keys) ORDER BY value;
 
 -- name: new_slots
 INSERT OR IGNORE INTO slot (name, concurrency, delay, jitter, pace, boost)
