@@ -23,7 +23,7 @@ import redis
 from benchmarks.host import Host, serving
 from benchmarks.measure import scratch, table, verdict
 from scrapy_fleet.filters import in_memory
-from scrapy_fleet.model import Batch, Plan, Rule, SeenPlan, Worker
+from scrapy_fleet.model import Batch, Entry, Outcome, Plan, Rule, SeenPlan, Worker
 from scrapy_fleet.store.base import Store
 from scrapy_fleet.store.redis import RedisStore
 from scrapy_fleet.store.sqlite import SqliteStore, knowing
@@ -32,6 +32,7 @@ ERROR = 0.001
 PIECE = 100_000
 BATCH = 500
 ROUNDS = 5
+PAYLOAD = b"x" * 60
 LOOKS = 10
 """New URLs that a Bloom filter is asked for, for each that is added."""
 GOALS = {"exact on Redis": 11.0, "bloom on Redis": 2.0, "exact on SQLite": 24.0}
@@ -124,17 +125,27 @@ def fill(side: Side, plan: SeenPlan, sizes: list[int], few: int) -> dict[str, di
 
 
 def _insert(store: Store, side: Side, keys: Iterator[int], few: int, plan: SeenPlan) -> float:
-    """Microseconds for a new URL, by way of commits, as a worker does. (It is not queued.)"""
+    """Microseconds for a new URL, by way of commits that queue it, as a worker does; then it is done."""
     worker = Worker("bench")
-    store.join(worker, Plan(rule=Rule(concurrency=1), seen=plan), 3600.0)
+    store.join(worker, Plan(rule=Rule(concurrency=1_000_000), seen=plan), 3600.0)
     batches = [
-        Batch(worker=worker.id, seq=seq, marks=tuple(islice(keys, BATCH))) for seq in range(few // BATCH)
+        Batch(
+            worker=worker.id,
+            seq=seq,
+            adds=tuple(Entry(slot="a", payload=PAYLOAD, key=key) for key in islice(keys, BATCH)),
+        )
+        for seq in range(few // BATCH)
     ]
     began = side.clock()
     for batch in batches:
         store.commit(batch)
     took = side.clock() - began
-    store.commit(Batch(worker=worker.id, seq=few, leave=True))
+    for seq in range(few, 2 * few):
+        leases = store.commit(Batch(worker=worker.id, seq=2 * seq, want=BATCH)).leases
+        outcomes = tuple(Outcome(lease.token) for lease in leases)
+        if not store.commit(Batch(worker=worker.id, seq=2 * seq + 1, outcomes=outcomes)).counts.open:
+            break
+    store.commit(Batch(worker=worker.id, seq=4 * few, leave=True))
     return took / few * 1e6
 
 
