@@ -1,6 +1,6 @@
 """The store alone: how fast it is, and what a request costs as the frontier grows.
 
-``python -m benchmarks.queue [--sizes 10000,100000,1000000] [--rounds 3] [--json FILE]``
+``python -m benchmarks.queue [--sizes 10000,100000,1000000] [--rounds 9] [--json FILE]``
 
 SQLite with ``FLEET_DURABILITY = "full"``, in batches as a busy worker makes them, against push and pop
 on the SQLite queue of Scrapy. On both sides requests are turned into bytes and back within the measured
@@ -272,8 +272,8 @@ def _told(name: str, measured: Callable[[], dict[str, Any]]) -> dict[str, Any]:
 QUICK: dict[str, Any] = {"sizes": [500, 1000], "rounds": 1, "n": 500, "few": 20, "pages": 20}
 FULL: dict[str, Any] = {
     "sizes": [10_000, 100_000, 1_000_000],
-    "rounds": 3,
-    "n": 20_000,
+    "rounds": 9,  # short ones, taken in turns: a slow minute of the machine then hits every size
+    "n": 8_000,
     "few": 300,
     "pages": 500,
 }

@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from scrapy_fleet.addon import Addon as Addon
     from scrapy_fleet.crawl.items import FleetPipeline as FleetPipeline
     from scrapy_fleet.errors import FleetError as FleetError
+    from scrapy_fleet.errors import SerializationError as SerializationError
+    from scrapy_fleet.errors import TransientError as TransientError
 
 __version__ = "0.1.0"
 
@@ -18,9 +20,11 @@ _PUBLIC = {
     "Addon": "scrapy_fleet.addon",
     "FleetError": "scrapy_fleet.errors",
     "FleetPipeline": "scrapy_fleet.crawl.items",
+    "SerializationError": "scrapy_fleet.errors",
+    "TransientError": "scrapy_fleet.errors",
 }
 
-__all__ = ["Addon", "FleetError", "FleetPipeline", "__version__"]
+__all__ = ["Addon", "FleetError", "FleetPipeline", "SerializationError", "TransientError", "__version__"]
 
 
 def __getattr__(name: str) -> Any:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from scrapy.settings import BaseSettings
 
-from scrapy_fleet import politeness
+from scrapy_fleet import order, politeness
 from scrapy_fleet import settings as fleet_settings
 from scrapy_fleet.errors import FleetError
 from scrapy_fleet.model import Plan, Rule
@@ -19,6 +20,7 @@ from scrapy_fleet.settings import Options
 if TYPE_CHECKING:
     from scrapy.crawler import Crawler
 
+logger = logging.getLogger(__name__)
 
 TOOLS = {"shell", "fetch", "view", "parse", "check", "bench"}
 """Commands that look at single pages: they must not take part in the spider's crawl."""
@@ -38,6 +40,13 @@ class Addon:
         if _scrapy_command() in TOOLS:
             return
         settings.set("SCHEDULER", "scrapy_fleet.crawl.scheduler.Scheduler", "cmdline")
+        try:
+            if order.external(settings) is not None:
+                self._use_queue(settings)
+                return
+        except FleetError as error:
+            fleet_settings.remember(self.crawler, error)
+            return
         middlewares = settings["SPIDER_MIDDLEWARES"]
         middlewares.set("scrapy_fleet.crawl.parents.ParentsMiddleware", -1001, "addon")
         middlewares.set("scrapy_fleet.crawl.seeds.SeedsMiddleware", -1000, "addon")
@@ -53,7 +62,18 @@ class Addon:
             fleet_settings.remember(self.crawler, error)
             return
         fleet_settings.remember(self.crawler, options)
+        for remark in options.remarks:
+            logger.info("%s", remark)
         _pace_in_store(settings, options)
+
+    def _use_queue(self, settings: BaseSettings) -> None:
+        """Requests are kept in a queue class of the user's own, by Scrapy's rules; nothing is shared."""
+        fleet_settings.check_names(settings)
+        settings.set("SCHEDULER", "scrapy_fleet.crawl.queue_scheduler.QueueScheduler", "cmdline")
+        if not settings.get("JOBDIR"):
+            crawl = fleet_settings.get(settings, "FLEET_CRAWL") or self.crawler.spidercls.name
+            folder = fleet_settings.store_path(None, crawl).with_suffix(".queue")
+            settings.set("JOBDIR", str(folder), "addon")
 
 
 def _share_robots(settings: BaseSettings) -> None:

@@ -12,12 +12,16 @@ import math
 import time
 from collections.abc import Callable
 
+from scrapy_fleet.appetite import Appetite
 from scrapy_fleet.model import Lease
+from scrapy_fleet.store.base import LEEWAY
 
 SOON = 0.001
 """A lease that may run within this time may run now."""
 SLACK = 0.07
 """How late a lease may run, as a part of its slot's distance; the way to the site takes its time, too."""
+JUDGED_FROM = 0.1
+"""Where requests are closer to each other than this, in seconds, their way through Scrapy is not judged."""
 PATIENT = 3
 """How often in a row it is insisted on that."""
 
@@ -29,8 +33,9 @@ class Ahead:
         self._spares: dict[str, list[Lease]] = {}
         self.spares = 0
         """How many wait for the room of another."""
-        self._latest: dict[int, float] = {}
-        """When a paced lease should have begun at the latest, without any slack."""
+        self._latest: dict[int, tuple[float, int]] = {}
+        """When a paced lease should have begun at the latest, without any slack, and as which it came."""
+        self._appetite = Appetite()
         self._arrived = 0
         self._misses = 0
         self._missed_at = -math.inf
@@ -48,7 +53,10 @@ class Ahead:
         is not now and not left to others of its slot."""
         self._arrived += 1
         if lease.pace:
-            self._latest[lease.token] = sent + lease.delay
+            leeway = LEEWAY * lease.pace if lease.delay == 0 else 0.0
+            self._latest[lease.token] = sent + lease.delay + leeway, self._arrived
+            if lease.pace >= JUDGED_FROM:
+                self._appetite.came()
         if lease.spare:
             self._spares.setdefault(lease.slot, []).append(lease)
             self.spares += 1
@@ -81,22 +89,41 @@ class Ahead:
 
     # Being late
 
+    def limit(self, wanted: int) -> int:
+        """How many leases to ask for, where so many are wanted: no more than can start in time."""
+        return self._appetite.limit(wanted, self._paced_now)
+
+    @property
+    def sated(self) -> bool:
+        """There are as many paced leases in hand as can start in time for now."""
+        return self._appetite.is_sated(self._paced_now)
+
+    @property
+    def _paced_now(self) -> int:
+        """How many paced leases run, or may."""
+        return max(0, len(self._latest) - len(self._timed))
+
     def is_late(self, lease: Lease) -> bool:
         """Whether it is too late to run it now. Asked when it is handed to Scrapy and when it is sent."""
-        due = self._latest.get(lease.token)
-        if due is None:
+        if lease.token not in self._latest:
             return False
+        due, number = self._latest[lease.token]
+        judged = lease.pace >= JUDGED_FROM
         slack = SLACK * 2.0 ** min(max(0, self._misses - PATIENT), 20)
         if time.monotonic() <= due + slack * lease.pace:
             self._misses = 0
+            if judged:
+                self._appetite.kept()
             return False
+        if judged:
+            self._appetite.missed(number, self._arrived)
         if due > self._missed_at:  # those that were late together count once
             self._missed_at = time.monotonic()
             self._misses += 1
         return True
 
     def forget(self, token: int) -> None:
-        """The lease has ended."""
+        """The lease has ended, or its download has."""
         self._latest.pop(token, None)
 
     # Giving back

@@ -68,7 +68,18 @@ class GivenUp(FleetError):
     """
 
 
-class Unstorable(FleetError, ValueError):
+class TransientError(FleetError, ValueError):
+    """A queue cannot take a request just now, but will again; until then this one waits in memory.
+
+    A ValueError, since that is what Scrapy's own scheduler takes as a sign to do so.
+    """
+
+
+class SerializationError(FleetError, ValueError):
+    """A queue can never take this request, because it cannot be written down; it waits in memory."""
+
+
+class Unstorable(SerializationError):
     """A request holds something that cannot be written down; it runs from this worker's memory."""
 
 

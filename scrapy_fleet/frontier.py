@@ -105,6 +105,7 @@ class Frontier:
         if sample.token not in self._downloading:
             return
         self._downloading.discard(sample.token)
+        self._ahead.forget(sample.token)
         slot = self._held[sample.token].slot
         if sample.status in REFUSALS:
             # The others learn from the store that this slot is to be left alone.
@@ -229,7 +230,7 @@ class Frontier:
         ahead = self.limits.capacity + self.limits.lookahead
         # Requests whose callbacks take long hold no download slot, but there is a bound.
         room = min(ahead - len(self._downloading) - len(self._ahead), 10 * ahead - len(self._held))
-        return max(0, min(room, MAX_WANT))
+        return self._ahead.limit(max(0, min(room, MAX_WANT)))
 
     # Committing
 

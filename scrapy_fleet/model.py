@@ -39,7 +39,7 @@ class Lease(Struct, frozen=True, gc=False):
     attempts: int
     """How many workers died holding this entry."""
     delay: float
-    """Seconds from now until it may run."""
+    """Seconds from now until it may run; below 0 if its time has passed, in an answer that is given again."""
     alone: bool = False
     """Its earlier holders died: this worker gets nothing else while it runs."""
     pace: float = 0.0

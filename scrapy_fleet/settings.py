@@ -16,7 +16,7 @@ from weakref import WeakKeyDictionary
 
 from msgspec import Struct
 
-from scrapy_fleet import pacing
+from scrapy_fleet import order, pacing
 from scrapy_fleet.errors import FleetError, SettingError, StoreError
 from scrapy_fleet.model import Backoff, Plan, SeenKind, SeenPlan
 from scrapy_fleet.store.base import Store
@@ -93,7 +93,7 @@ TABLE = (
         "FLEET_ORDER",
         None,
         choice("lifo", "fifo"),
-        "Order among requests of equal priority. Unset: as `SCHEDULER_MEMORY_QUEUE` says, "
+        "Order among requests of equal priority. Unset: as Scrapy's queue settings say, "
         "that is the newest first.",
     ),
     Setting(
@@ -193,6 +193,8 @@ class Options(Struct, frozen=True, kw_only=True):
     filtered: bool
     urls_expected: float
     """When there are more, it is told what they cost."""
+    seeds_apart: bool
+    remarks: tuple[str, ...]
     plan: Plan
 
 
@@ -216,8 +218,9 @@ def of(crawler: Crawler) -> Options:
 
 def read(settings: BaseSettings, spider: type[Spider]) -> Options:
     """Read and check all settings; a wrong one raises :class:`SettingError`, naming it."""
-    _check_names(settings)
-    plan = _plan(settings, spider)
+    check_names(settings)
+    sequence = order.read(settings, _get(settings, "FLEET_ORDER"))
+    plan = _plan(settings, spider, lifo=sequence.lifo)
     capacity = settings.getint("CONCURRENT_REQUESTS") or 1000
     lookahead = _get(settings, "FLEET_LOOKAHEAD")
     return Options(
@@ -235,8 +238,15 @@ def read(settings: BaseSettings, spider: type[Spider]) -> Options:
         robots_max_age=_get(settings, "FLEET_ROBOTS_MAX_AGE"),
         filtered=plan.seen.kind != "off",
         urls_expected=_urls_expected(settings, plan.seen),
+        seeds_apart=sequence.seeds_apart,
+        remarks=sequence.remarks,
         plan=plan,
     )
+
+
+def get(settings: BaseSettings, name: str) -> Any:
+    """One setting, for what runs without the add-on."""
+    return _get(settings, name)
 
 
 def _get(settings: BaseSettings, name: str) -> Any:
@@ -249,7 +259,7 @@ def _get(settings: BaseSettings, name: str) -> Any:
     return checked(name, value, setting.parse)
 
 
-def _check_names(settings: BaseSettings) -> None:
+def check_names(settings: BaseSettings) -> None:
     for name in settings:
         if name.startswith("FLEET_") and name not in _BY_NAME:
             # Without the beginning, which all have in common.
@@ -258,7 +268,7 @@ def _check_names(settings: BaseSettings) -> None:
             raise SettingError(f"There is no setting {name}. {hint}")
 
 
-def _plan(settings: BaseSettings, spider: type[Spider]) -> Plan:
+def _plan(settings: BaseSettings, spider: type[Spider], *, lifo: bool) -> Plan:
     rule = pacing.rule(settings, spider)
     return Plan(
         rule=rule,
@@ -270,7 +280,7 @@ def _plan(settings: BaseSettings, spider: type[Spider]) -> Plan:
             failures=_get(settings, "FLEET_BREAKER"),
             patience=_get(settings, "FLEET_HOST_PATIENCE"),
         ),
-        lifo=_is_lifo(settings),
+        lifo=lifo,
         max_attempts=_get(settings, "FLEET_MAX_ATTEMPTS"),
         keep_seen=_get(settings, "FLEET_ON_FINISH") == "keep",
         seen=seen_plan(settings),
@@ -316,18 +326,6 @@ def _seen_kind(settings: BaseSettings) -> SeenKind:
 def _urls_expected(settings: BaseSettings, seen: SeenPlan) -> float:
     said = _get(settings, "FLEET_SEEN_CAPACITY") is not None
     return seen.capacity if seen.kind == "bloom" or (said and seen.kind == "exact") else math.inf
-
-
-def _is_lifo(settings: BaseSettings) -> bool:
-    order = _get(settings, "FLEET_ORDER")
-    if order is not None:
-        return bool(order == "lifo")
-    from scrapy.utils.misc import load_object
-
-    setting = settings["SCHEDULER_MEMORY_QUEUE"]
-    # Scrapy's own queue classes all bear the same name; what they are made of tells.
-    names = [cls.__name__.lower() for cls in load_object(setting).__mro__]
-    return next(("lifo" in name for name in names if "lifo" in name or "fifo" in name), True)
 
 
 def shown(url: str) -> str:

@@ -18,6 +18,9 @@ POLL_FIRST, POLL_LAST, POLL_IDLE = 0.01, 0.25, 5.0
 crawl: then its beats tell it when something does."""
 HEED = 0.5
 """How often a worker that holds leases ahead hears, at the least, whether they may still run."""
+GATHER = 0.02
+"""How long a worker that has little left to run waits for what comes of downloads that have just ended: the
+end of a download and of its callback, in one commit, cost a store less than in two."""
 GRACE = 0.005
 """How long the end of a download waits for what comes of it, where the order is strict."""
 
@@ -39,6 +42,8 @@ class Timing:
         self._poll = POLL_FIRST
         self._patient_until = 0.0
         self._spares_left = 0
+        self._low_at: float | None = None
+        """Since when there has been little left to run."""
 
     def is_time(self, *, pending: bool, waiting: int, free: int, want: int) -> bool:
         """Whether to commit, and ask for ``want`` leases. What counts is whether anything has to be
@@ -54,9 +59,14 @@ class Timing:
             return True
         if want == 0:
             return False
-        if self.hungry:
+        if self.hungry and not self._ahead.sated:
             return since >= (POLL_LAST if self._has_spares() else self._poll)
-        return self.is_low(want)
+        if not self.is_low(want):
+            return False
+        if self._low_at is None:
+            self._low_at = time.monotonic()
+            self._wake_in(GATHER)
+        return time.monotonic() - self._low_at >= GATHER
 
     def is_low(self, want: int) -> bool:
         """Whether to ask for more before the last lease is taken, as long as asking brought enough."""
@@ -65,7 +75,7 @@ class Timing:
     def _starves(self, free: int) -> bool:
         """Nothing to run, and not only few download slots free: those can wait for others to come.
         As long as spares follow on what ends, there is time as well."""
-        if not self.hungry or self._has_spares():
+        if not self.hungry or self._has_spares() or self._ahead.sated:
             return False
         few = free < self._limits.capacity // 8
         if few and time.monotonic() >= self._patient_until:
@@ -106,6 +116,7 @@ class Timing:
         """When to ask again, if there is nothing to run."""
         self._spares_left = self._ahead.spares // 2
         self._plenty = len(receipt.leases) == batch.want
+        self._low_at = None
         if receipt.leases:
             self.hungry, self._poll = False, POLL_FIRST
             return

@@ -81,7 +81,7 @@ def test_no_option_is_documented_that_does_not_exist() -> None:
     shared = {"--json", "--url", "--jobdir"}
     parsers = cli_commands()
     for name, text in sections(COMMANDS).items():
-        named = set(re.findall(r"(?<![\w-])--[a-z]+", text))
+        named = set(re.findall(r"(?<![\w-])--[a-z]+(?:-[a-z]+)*", text))
         if name in parsers:
             assert named <= {*options(parsers[name]), *shared}, name
         else:
@@ -90,6 +90,9 @@ def test_no_option_is_documented_that_does_not_exist() -> None:
 
 def options(parser: argparse.ArgumentParser) -> Iterator[str]:
     for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for inner in dict(action.choices).values():
+                yield from options(inner)
         yield from (option for option in action.option_strings if option not in ("-h", "--help"))
 
 

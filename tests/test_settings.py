@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 from msgspec.structs import asdict
 from scrapy import Spider
+from scrapy.exceptions import NotConfigured
 from scrapy.settings import Settings
 
+from scrapy_fleet import FleetPipeline
 from scrapy_fleet.ahead import SLACK
 from scrapy_fleet.errors import FleetError, SettingError
 from scrapy_fleet.model import Auto, Rule
@@ -286,6 +288,49 @@ def test_order_is_that_of_the_memory_queue(settings: dict[str, Any], lifo: bool)
     assert options(**settings).plan.lifo is lifo
 
 
+class RandomQueue:
+    push = pop = close = __len__ = lambda *_: 0
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"SCHEDULER_MEMORY_QUEUE": RandomQueue}, "Say with FLEET_ORDER which"),
+        ({"SCHEDULER_START_MEMORY_QUEUE": RandomQueue}, "SCHEDULER_START_MEMORY_QUEUE"),
+        ({"SCHEDULER_START_MEMORY_QUEUE": "scrapy.squeues.LifoMemoryQueue"}, "go out in their order"),
+        ({"SCHEDULER_PRIORITY_QUEUE": RandomQueue}, "give requests a priority"),
+        ({"SCHEDULER_PRIORITY_QUEUE": "scrapy.pqueues.Nothing"}, "cannot be imported"),
+        ({"SCHEDULER_MEMORY_QUEUE": "nothing"}, "cannot be imported"),
+        (
+            {"JOBDIR": "here", "SCHEDULER_START_DISK_QUEUE": "scrapy.squeues.PickleLifoDiskQueue"},
+            "SCHEDULER_START_DISK_QUEUE = 'scrapy.squeues.PickleLifoDiskQueue' cannot be used",
+        ),
+    ],
+)
+def test_an_order_that_the_store_does_not_have_is_refused(settings: dict[str, Any], told: str) -> None:
+    with pytest.raises(SettingError, match=re.escape(told)):
+        options(**settings)
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        (
+            {"SCHEDULER_MEMORY_QUEUE": RandomQueue, "FLEET_ORDER": "lifo"},
+            ["FLEET_ORDER = 'lifo' goes before"],
+        ),
+        ({"SCHEDULER_START_DISK_QUEUE": None}, ["SCHEDULER_START_DISK_QUEUE = None is not used"]),
+        ({"SCHEDULER_DISK_QUEUE": RandomQueue}, ["requests are kept in tests.test_settings.RandomQueue"]),
+        ({"SCHEDULER_DISK_QUEUE": "scrapy.squeues.PickleLifoDiskQueue"}, []),
+        ({}, []),
+    ],
+)
+def test_a_setting_without_effect_is_told(settings: dict[str, Any], told: list[str]) -> None:
+    remarks = options(**settings).remarks
+    assert len(remarks) == len(told)
+    assert all(part in remark for part, remark in zip(told, remarks, strict=True)), remarks
+
+
 def test_order_by_a_class_instead_of_its_name() -> None:
     from scrapy.squeues import FifoMemoryQueue, LifoMemoryQueue
 
@@ -317,6 +362,20 @@ def test_the_downloader_does_not_delay_what_the_store_has_paced() -> None:
     (slot,) = settings.getdict("DOWNLOAD_SLOTS").values()
     assert 0 < slot.pop("delay") < 3.0
     assert slot == {"concurrency": 2}
+
+
+def test_with_a_queue_of_ones_own_scrapys_manners_stay(caplog: pytest.LogCaptureFixture) -> None:
+    manners = {"DOWNLOAD_DELAY": 1.0, "AUTOTHROTTLE_ENABLED": True, "FLEET_CRAWL": "a/b"}
+    crawler = a_crawler(Shop, ADDONS=ADDONS, SCHEDULER_DISK_QUEUE=RandomQueue, **manners)
+    assert {name: crawler.settings[name] for name in manners} == manners
+    assert crawler.settings["JOBDIR"].endswith("fleet/a%2Fb.queue")
+    assert not [name for name in crawler.settings["SPIDER_MIDDLEWARES"] if "fleet" in str(name)]
+    with pytest.raises(NotConfigured, match="SCHEDULER_DISK_QUEUE"):
+        FleetPipeline.from_crawler(crawler)
+    crawler = a_crawler(Shop, ADDONS=ADDONS, SCHEDULER_DISK_QUEUE=RandomQueue, JOBDIR="mine", FLEET_ODER=1)
+    assert crawler.settings["JOBDIR"] == "mine"
+    with pytest.raises(SettingError, match="FLEET_ORDER"):
+        of(crawler)
 
 
 def test_autothrottle_runs_in_the_store_alone() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
+import subprocess
+import sys
 from contextlib import closing
 from itertools import count
 from pathlib import Path
@@ -86,3 +88,33 @@ def test_slots_that_wait_cost_nothing(tmp_path: Path, held: bool) -> None:
     many = steps_with(tmp_path / "many.db", 3000, held=held)
     for less, more in zip(few, many, strict=True):
         assert more <= less * 1.05 + 50
+
+
+TOGETHER = """
+import os, sys
+from pathlib import Path
+from scrapy_fleet.store.sqlite import SqliteStore
+
+def workers(path):
+    waiting, start = os.pipe()
+    for _ in range(6):
+        if not os.fork():
+            os.close(start)
+            os.read(waiting, 1)
+            try:
+                SqliteStore(path, "c").close()
+            except BaseException:
+                os._exit(1)
+            os._exit(0)
+    os.close(start)
+    os.close(waiting)
+    return [os.wait()[1] for _ in range(6)]
+
+print(sum(any(workers(Path(sys.argv[1], f"{number}.db"))) for number in range(40)))
+"""
+
+
+def test_workers_that_make_the_file_together(tmp_path: Path) -> None:
+    """SQLite refuses at once to switch a file's mode while another does."""
+    command = [sys.executable, "-c", TOGETHER, str(tmp_path)]
+    assert subprocess.run(command, check=True, capture_output=True, text=True).stdout == "0\n"

@@ -91,7 +91,7 @@ _PLAIN: type[Request] | None = Request if _BASE_ATTRIBUTES.issuperset(Request.at
 _HAS_DICT = Request.__dictoffset__ != 0
 
 
-def _find_class(name: str) -> type[Request]:
+def find_class(name: str) -> type[Request]:
     """The Request subclass of this name, if it is loaded; nothing is imported, no code is run."""
     if name in _KNOWN_CLASSES:
         return _KNOWN_CLASSES[name]
@@ -207,8 +207,8 @@ class Codec:
 
     def __init__(self, spider: Spider) -> None:
         self._spider = spider
-        self._methods = _callbacks(spider)
-        self._names = {function: name for name, function in self._methods.items()}
+        self.methods = _callbacks(spider)
+        self._names = {function: name for name, function in self.methods.items()}
         self._rebuildable: set[type[Request] | None] = {_PLAIN}
 
     def encode(self, request: Request) -> bytes:
@@ -339,18 +339,18 @@ class Codec:
         added = fields.pop("attributes", {})
         if "class" not in fields:
             return plain_request(url, callback, meta=meta, **fields)
-        cls = _find_class(fields.pop("class"))
+        cls = find_class(fields.pop("class"))
         return _rebuild(cls, {"url": url, "callback": callback, "meta": meta or {}, **fields}, added)
 
     def _method(self, name: Any, where: str) -> Any:
         if name == "":
             return NO_CALLBACK
-        if type(name) is not str or name not in self._methods:
+        if type(name) is not str or name not in self.methods:
             raise Unreadable(
                 f"{where} {name!r} is not a callback of {type(self._spider).__name__}; "
                 "if the method was renamed, keep one with the old name"
             )
-        return MethodType(self._methods[name], self._spider)
+        return MethodType(self.methods[name], self._spider)
 
 
 def describe(payload: bytes) -> dict[str, str | None]:

@@ -34,6 +34,10 @@ class FleetPipeline:
     def from_crawler(cls, crawler: Crawler) -> FleetPipeline:
         if not str(crawler.settings["SCHEDULER"]).startswith("scrapy_fleet."):
             raise NotConfigured("FleetPipeline needs the add-on: ADDONS = {'scrapy_fleet.Addon': 500}")
+        if str(crawler.settings["SCHEDULER"]).endswith(".QueueScheduler"):
+            raise NotConfigured(
+                "FleetPipeline needs the fleet's store: SCHEDULER_DISK_QUEUE names another place"
+            )
         return cls(crawler)
 
     def process_item(self, item: Any, spider: Any = None) -> Any:

@@ -94,7 +94,7 @@ class Scheduler(BaseScheduler):
         assert self.crawler.request_fingerprinter is not None
         self._fingerprint = self.crawler.request_fingerprinter.fingerprint
         self._filtered = options.filtered
-        self._seed_lane = bool(self.crawler.settings.get("SCHEDULER_START_MEMORY_QUEUE"))
+        self._seed_lane = options.seeds_apart
         assert self.crawler.stats is not None
         self._stats = self.crawler.stats
         self.frontier = Frontier(

@@ -196,6 +196,16 @@ class Seam:
             engine.close_spider(engine.spider, reason)
 
 
+def stop_soon(crawler: Crawler, reason: str) -> None:
+    """Close the spider when what runs now has returned; if it has been opened at all."""
+    try:
+        engine = crawler.engine
+    except RuntimeError:  # what Scrapy says as long as there is none
+        engine = None
+    if engine is not None:
+        EventLoop().later(0, lambda: Seam(crawler, check=False).stop(reason))
+
+
 def _slot(engine: ExecutionEngine) -> Any:
     return getattr(engine, "_slot", None)
 

@@ -15,6 +15,7 @@ from scrapy import Request, Spider, signals
 from scrapy.http import Response
 from scrapy.utils.misc import load_object
 
+from scrapy_fleet.ahead import JUDGED_FROM
 from scrapy_fleet.crawl.again import again
 from scrapy_fleet.crawl.debug_lines import DebugLines
 from scrapy_fleet.crawl.retry_after import retry_after
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-JUDGED_FROM = 0.1
-"""Where requests are closer to each other than this, in seconds, their way through Scrapy is not judged."""
 SLACK = 0.1
 """For how long a request may wait in the downloader, as a part of its slot's distance."""
 MOST_LATE, MOST_REFUSED = 5, 10

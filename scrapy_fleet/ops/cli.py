@@ -18,6 +18,12 @@ from scrapy_fleet.ops.host_arguments import (
     run_host_command,
 )
 from scrapy_fleet.ops.seen_arguments import add_seen_command, finish_seen_options, run_seen_command
+from scrapy_fleet.ops.transfer_arguments import (
+    NEED_PROJECT,
+    TRANSFER_COMMANDS,
+    add_transfer_commands,
+    run_transfer_command,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -135,6 +141,8 @@ def add_commands(parser: argparse.ArgumentParser, prog: str) -> None:
     dead.add_argument("--all", action="store_true", dest="everything", help="requeue or drop all of them")
     dead.add_argument("--limit", type=_positive, default=100, metavar="N", help="how many to list (100)")
 
+    add_transfer_commands(commands, where, prog)
+
     commands.add_parser(
         "doctor", parents=[crawl, where], help="check the installation, the settings and the store",
         description="Checks the installation, the settings and the store; of what is wrong it says "
@@ -226,6 +234,8 @@ def _run(opts: argparse.Namespace, settings: BaseSettings | None) -> int:
         return run_host_command(place, opts)
     if opts.fleet_command == "seen":
         return run_seen_command(place, opts)
+    if opts.fleet_command in TRANSFER_COMMANDS:
+        return run_transfer_command(place, opts)
     if opts.fleet_command in ("workers", "pause", "resume", "stop", "clear"):
         return _control(place, opts)
     if opts.fleet_command == "peek":
@@ -260,7 +270,8 @@ def _place(opts: argparse.Namespace, settings: BaseSettings | None) -> Place:
 
     named = opts.url is not None or opts.jobdir is not None
     # 'why' and 'seen' need the project's fingerprinter, wherever the crawl is.
-    if settings is None and (opts.own or opts.fleet_command in ("doctor", "seen", "why") or not named):
+    wants = opts.own or opts.fleet_command in ("doctor", "seen", "why", *NEED_PROJECT)
+    if settings is None and (wants or not named):
         settings = project_settings()
         if settings is None and opts.own:
             from scrapy.settings import Settings

@@ -10,7 +10,7 @@ import msgspec
 from scrapy_fleet.errors import FleetError
 from scrapy_fleet.model import Mode, Snapshot
 from scrapy_fleet.ops.place import Place
-from scrapy_fleet.ops.show import count, number, paint, plain, print_json
+from scrapy_fleet.ops.show import agreed, count, number, paint, plain, print_json
 from scrapy_fleet.ops.status import look, workers_table
 
 Order = Literal["pause", "resume", "stop"]
@@ -91,13 +91,3 @@ def _asked(url: str, snapshot: Snapshot) -> bool:
     )
     print(f"  {terms} requests, {number(snapshot.seen)} seen URLs, {number(snapshot.items)} items.")
     return agreed("Forget all of it, for good?")
-
-
-def agreed(question: str) -> bool:
-    """Ask whoever started the command."""
-    try:
-        answer = input(f"{question} [y/N] ")
-    except EOFError:
-        print()
-        return False
-    return answer.strip().lower() in ("y", "yes")

@@ -13,12 +13,11 @@ from msgspec.structs import replace
 
 from scrapy_fleet.errors import FleetError, StoreAway
 from scrapy_fleet.keys import key_of
-from scrapy_fleet.ops.control import agreed
 from scrapy_fleet.ops.place import Place
 from scrapy_fleet.ops.progress import Progress
 from scrapy_fleet.ops.seen import PAGE, fingerprints, in_words
 from scrapy_fleet.ops.seen_files import SeenFile
-from scrapy_fleet.ops.show import count, number, plain, print_json
+from scrapy_fleet.ops.show import agreed, count, number, plain, print_json
 from scrapy_fleet.settings import seen_plan
 
 if TYPE_CHECKING:

@@ -11,13 +11,12 @@ from urllib.parse import urlsplit
 from scrapy_fleet.crawl.codec import describe
 from scrapy_fleet.errors import FleetError
 from scrapy_fleet.keys import key_of
-from scrapy_fleet.ops.control import agreed
 from scrapy_fleet.ops.finding import AnySpiders, Found, Walk, fingerprinter_of, slots_for
 from scrapy_fleet.ops.host_arguments import LOOK_AT
 from scrapy_fleet.ops.place import Place
 from scrapy_fleet.ops.progress import Progress
 from scrapy_fleet.ops.seen import PAGE, checked, fingerprints
-from scrapy_fleet.ops.show import count, number, plain, print_json
+from scrapy_fleet.ops.show import agreed, count, number, plain, print_json
 
 if TYPE_CHECKING:
     from scrapy_fleet.model import Row

@@ -30,6 +30,16 @@ def plain(text: str) -> str:
     return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
 
 
+def agreed(question: str) -> bool:
+    """Whether somebody is there who says yes."""
+    try:
+        answer = input(f"{question} [y/N] ")
+    except EOFError:
+        print()
+        return False
+    return answer.strip().lower() in ("y", "yes")
+
+
 def number(value: float) -> str:
     return f"{value:,.0f}"
 

@@ -16,7 +16,9 @@ rounded up: so that the first to come does not leave the others idle.
 
 **Pacing.** A slot with a delay hands out its entries at least that far apart, up to ``HORIZON``
 seconds ahead; each lease says in how many seconds it may run, and none may run before the slot's
-time. Jitter spreads the distance evenly over ``delay * (1 - jitter)`` to ``delay * (1 + jitter)``.
+time. One that may run at once (its delay is 0) may also run a little later, by ``LEEWAY`` of its pace: so
+much longer its slot is reserved. Jitter spreads the distance evenly over ``delay * (1 - jitter)`` to
+``delay * (1 + jitter)``.
 
 How far apart, and how many at a time, is decided by :mod:`scrapy_fleet.politeness` from the plan, the
 slot's manners and what people told about it (``override``): ``delay_of``, ``pace_of`` (what no jitter goes
@@ -63,8 +65,10 @@ is alive sets the mode to ``run``.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import Protocol
 
+from scrapy_fleet.cargo import Piece
 from scrapy_fleet.model import (
     Batch,
     Beat,
@@ -85,6 +89,8 @@ from scrapy_fleet.model import (
 
 HORIZON = 1.0
 PATIENCE = 30.0
+LEEWAY = 0.06
+"""How much later than at once a paced lease may run, as a part of its slot's pace."""
 MAX_WANT = 256
 """Leases a single commit may bring at most; what is wanted beyond comes with the next."""
 CONVERTED_IN_USE = "The filter cannot be converted while workers are in the crawl. Stop them first."
@@ -231,6 +237,22 @@ class Store(Protocol):
 
     def items(self, after: int = 0, limit: int = 100) -> list[tuple[int, bytes]]:
         """Items kept by the crawl, oldest first, with their numbers."""
+
+    def dump(self) -> Iterator[Piece]:
+        """All of the crawl, in pieces, but for what was seen (see ``seen_keys``) and for workers.
+
+        It is one crawl at one moment only if nothing changes it meanwhile: who takes it sees to that, and
+        that nothing is leased, which has no piece.
+        """
+
+    def load(self, pieces: Iterable[Piece]) -> None:
+        """What ``dump`` gave, of this store or of another, becomes this crawl, with the places and numbers
+        that entries had. It is then as one that nobody has joined since its workers left.
+
+        While entries or live workers are in it, it raises :class:`~scrapy_fleet.cargo.NotEmpty`, and changes
+        nothing. What was seen stays, and is to be marked before. It need not be one transaction: a load that
+        was interrupted is to be cleared.
+        """
 
     def close(self) -> None:
         """Let go of the connection. The crawl stays."""

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable
 from scrapy_fleet import model, politeness
 from scrapy_fleet.errors import CrawlInUse, GivenUp
 from scrapy_fleet.model import Batch, Counts, Entry, Lease, Plan, Receipt, Row, Seeding, Worker
+from scrapy_fleet.store import memory_cargo
 from scrapy_fleet.store.base import MAX_WANT
 from scrapy_fleet.store.memory_leasing import TOKENS_IN_BATCH, Leasing, lease_of, retry_in
 from scrapy_fleet.store.memory_records import Document, Hold, Kept, Member, Slot
@@ -24,6 +25,7 @@ class MemoryStore(MemorySeen):
     """The contract of :class:`~scrapy_fleet.store.base.Store`, in plain dicts and lists."""
 
     url = "memory://"
+    dump, load = memory_cargo.dump, memory_cargo.load
 
     def __init__(
         self,
@@ -41,9 +43,7 @@ class MemoryStore(MemorySeen):
         self._papers: dict[str, Document] = {}
         self._producers: dict[str, float] = {}
         self._halts = 0
-        self._plan = Plan()
-        self._run = 1
-        self._joined_ever = False
+        self._plan, self._run, self._joined_ever = Plan(), 1, False
         self._mode: model.Mode = "run"
         self._clear()
 
@@ -82,8 +82,7 @@ class MemoryStore(MemorySeen):
             slot.plan = plan
         resumed = not new_run and self._accepted > 0
         others = tuple(member.worker for id, member in self._members.items() if id != worker.id)
-        seeding = self._seeding(worker.id)
-        counts, state = self._counts(), dict(self._state)
+        seeding, counts, state = self._seeding(worker.id), self._counts(), dict(self._state)
         return model.Joined(self._run, resumed, counts, seeding, state, others, self._mode)
 
     def beat(self, worker: str) -> model.Beat:

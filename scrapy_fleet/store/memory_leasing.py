@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Collection
 
 from scrapy_fleet.model import Lease
-from scrapy_fleet.store.base import HORIZON, PATIENCE
+from scrapy_fleet.store.base import HORIZON, LEEWAY, PATIENCE
 from scrapy_fleet.store.memory_records import Hold, Kept, Member, Slot
 
 TOKENS_IN_BATCH = 65536
@@ -76,7 +76,7 @@ class Leasing:
     ) -> int:
         run_at = max(now, slot.due_at)
         if slot.delay > 0:
-            slot.next_at = run_at + self._distance(slot)
+            slot.next_at = run_at + self._distance(slot) + (LEEWAY * slot.pace if run_at == now else 0.0)
         slot.served = next(self._turns)
         slot.leased += 1
         slot.active += not spare
@@ -101,7 +101,7 @@ def lease_of(token: int, hold: Hold, now: float) -> Lease:
         priority=entry.priority,
         seed=entry.seed,
         attempts=hold.kept.attempts,
-        delay=max(0.0, hold.run_at - now),
+        delay=hold.run_at - now,
         alone=hold.alone,
         pace=slot.pace,
         spare=hold.spare,

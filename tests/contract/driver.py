@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+import pytest
+
 from scrapy_fleet.model import Batch, Beat, Entry, Lease, Outcome, Plan, Receipt, Rule, Sample, Worker
-from scrapy_fleet.store.base import Store
+from scrapy_fleet.store.base import LEEWAY, Store
 
 WIDE = Plan(rule=Rule(concurrency=1_000_000))
 """No delay and room for everything: for tests that are about something else."""
@@ -38,6 +40,11 @@ def pages(*names: str, slot: str = "a") -> tuple[Entry, ...]:
 def names(things: Iterable[Any]) -> list[str]:
     """The payloads of leases or rows, as text."""
     return [thing.payload.decode() for thing in things]
+
+
+def spaced(delay: float, number: int) -> Any:
+    """When so many leases of a slot may run that has its next at once: that one may run a little later."""
+    return pytest.approx([0, *(delay * (n + LEEWAY) for n in range(1, number))])
 
 
 class Hand:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from scrapy_fleet.model import Plan, Rule, Worker
-from scrapy_fleet.store.base import Store
+from scrapy_fleet.store.base import LEEWAY, Store
 
 from .driver import WIDE, Clock, Hand, conserved, crash, names, page, pages
 
@@ -31,7 +31,7 @@ def test_a_slot_shows_its_rule_its_load_and_its_next_time(store: Store, clock: C
     (slot,) = store.snapshot().slots
     assert (slot.waiting, slot.leased, slot.done) == (3, 1, 1)
     assert (slot.delay, slot.concurrency) == (0.5, 4)
-    assert slot.next_in == pytest.approx(1.0)
+    assert slot.next_in == pytest.approx(1.0 + 0.5 * LEEWAY)
     clock.advance(5)
     assert store.snapshot().slots[0].next_in == 0
 

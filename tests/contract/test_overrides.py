@@ -7,9 +7,9 @@ from collections.abc import Callable
 import pytest
 
 from scrapy_fleet.model import Auto, Notice, Override, Plan, Rule, Sample, SlotView
-from scrapy_fleet.store.base import HORIZON, Store
+from scrapy_fleet.store.base import HORIZON, LEEWAY, Store
 
-from .driver import WIDE, Clock, Hand, conserved, names, page, pages
+from .driver import WIDE, Clock, Hand, conserved, names, page, pages, spaced
 
 
 def view(store: Store, name: str = "a") -> SlotView:
@@ -50,7 +50,7 @@ def test_what_is_not_said_stays_as_it_was(store: Store) -> None:
     hand = Hand(store, plan=Plan(rule=Rule(delay=0.5, concurrency=3)))
     hand.add(*pages(*"123456"))
     store.override("a", Override(delay=0.25))
-    assert [lease.delay for lease in hand.lease()] == [0, 0.25, 0.5]
+    assert [lease.delay for lease in hand.lease()] == spaced(0.25, 3)
     assert view(store).concurrency == 3
 
 
@@ -78,10 +78,10 @@ def test_a_later_word_replaces_an_earlier(store: Store) -> None:
 def test_what_was_reserved_stays_reserved(store: Store) -> None:
     hand = Hand(store, plan=Plan(rule=Rule(delay=0.5)))
     hand.add(*pages(*"123456"))
-    assert [lease.delay for lease in hand.lease()] == [0, 0.5, 1]
+    assert [lease.delay for lease in hand.lease()] == spaced(0.5, 2)
     store.override("a", Override(delay=0.0))
     receipt = hand.commit(want=9)
-    assert receipt.retry_in == pytest.approx(1.5 - HORIZON)
+    assert receipt.retry_in == pytest.approx((2 + LEEWAY) * 0.5 - HORIZON)
 
 
 # Blocked

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
-
 from scrapy_fleet.model import Batch, Outcome, Plan, Rule
 from scrapy_fleet.store.base import MAX_WANT, Store
 
-from .driver import WIDE, Clock, Hand, conserved, names, page, pages
+from .driver import WIDE, Clock, Hand, conserved, names, page, pages, spaced
 
 
 def test_a_repeated_batch_changes_nothing_and_brings_the_same_leases(store: Store) -> None:
@@ -64,9 +62,10 @@ def test_the_counts_of_a_repeat_are_those_of_now(store: Store) -> None:
 def test_the_delay_of_a_repeated_lease_is_counted_from_now(store: Store, clock: Clock) -> None:
     worker = Hand(store, plan=Plan(rule=Rule(delay=0.5)))
     worker.add(*pages("1", "2", "3"))
-    assert [lease.delay for lease in worker.lease()] == [0, 0.5, 1]
+    assert [lease.delay for lease in worker.lease()] == spaced(0.5, 2)
     clock.advance(0.75)
-    assert [lease.delay for lease in worker.again().leases] == [0, 0, pytest.approx(0.25)]
+    again = [lease.delay + 0.75 for lease in worker.again().leases]
+    assert again == spaced(0.5, 2)
 
 
 def test_an_older_batch_changes_nothing_and_brings_nothing(store: Store) -> None:

@@ -273,9 +273,9 @@ def read_leases(data: bytes, now: float, told: bytes) -> tuple[Lease, ...]:
                 int(token),
                 slot,
                 payload,
-                *_priority(rank),
+                *importance(rank),
                 attempts,
-                max(0.0, run_at - now),
+                run_at - now,
                 bool(alone),
                 pace,
                 running == _WAITS,
@@ -288,19 +288,18 @@ def read_leases(data: bytes, now: float, told: bytes) -> tuple[Lease, ...]:
 
 
 def read_rows(data: bytes) -> list[Row]:
-    return list(starmap(_row_of, _rows(data)))
+    return list(starmap(_row_of, fields_of_rows(data)))
 
 
 def _row_of(
-    id: float, rank: float, attempts: int, slot: bytes, worker: bytes, reason: bytes, payload: bytes
+    ord: float, rank: float, attempts: int, slot: bytes, worker: bytes, reason: bytes, payload: bytes
 ) -> Row:
-    priority, seed = _priority(rank)
-    return Row(
-        int(id), text(slot), priority, seed, attempts, payload, text(worker) or None, text(reason) or None
-    )
+    priority, seed = importance(rank)
+    id = abs(int(ord))
+    return Row(id, text(slot), priority, seed, attempts, payload, text(worker) or None, text(reason) or None)
 
 
-def _rows(data: bytes) -> Iterator[tuple[float, float, int, bytes, bytes, bytes, bytes]]:
+def fields_of_rows(data: bytes) -> Iterator[tuple[float, float, int, bytes, bytes, bytes, bytes]]:
     at = 0
     while at < len(data):
         id, rank, attempts = _row.unpack_from(data, at)
@@ -314,7 +313,7 @@ def _rows(data: bytes) -> Iterator[tuple[float, float, int, bytes, bytes, bytes,
         yield id, rank, attempts, fields[0], fields[1], fields[2], fields[3]
 
 
-def _priority(rank: float) -> tuple[int, bool]:
+def importance(rank: float) -> tuple[int, bool]:
     whole = int(rank)
     seed = whole & 1
     return (seed - whole) // 2, bool(seed)

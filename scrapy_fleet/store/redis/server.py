@@ -53,13 +53,16 @@ class Server:
         self._client: Any = None
 
     def run(self, verb: str, *args: bytes | str | float) -> list[Any]:
+        return self.run_on(self._key, verb, *args)
+
+    def run_on(self, key: str, verb: str, *args: bytes | str | float) -> list[Any]:
         whole, name = script(verb)
         try:
             try:
-                answer = self._connected().execute_command("EVALSHA", name, 1, self._key, *args)
+                answer = self._connected().execute_command("EVALSHA", name, 1, key, *args)
             except exceptions.NoScriptError:
                 # A server that was restarted, or another one after a failover.
-                answer = self._client.execute_command("EVAL", whole, 1, self._key, *args)
+                answer = self._client.execute_command("EVAL", whole, 1, key, *args)
         except _ERRORS as error:
             raise self._failed(error) from error
         assert isinstance(answer, list)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import heapq
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from random import Random
 from typing import Any, Self
 
 from scrapy_fleet import seen
+from scrapy_fleet.cargo import NotEmpty, Piece
 from scrapy_fleet.errors import CrawlInUse, GivenUp, NoKeys, StoreEmptied, StoreError, StoreRolledBack
 from scrapy_fleet.model import (
     Batch,
@@ -28,7 +29,7 @@ from scrapy_fleet.model import (
     Worker,
 )
 from scrapy_fleet.store.base import MAX_WANT
-from scrapy_fleet.store.redis import health, observing, packing
+from scrapy_fleet.store.redis import cargo, health, observing, packing
 from scrapy_fleet.store.redis.knowing import Knowing
 from scrapy_fleet.store.redis.server import OLDEST, Server, new_id
 
@@ -303,3 +304,15 @@ class RedisStore(Knowing):
     def items(self, after: int = 0, limit: int = 100) -> list[tuple[int, bytes]]:
         found = self._server.command("LRANGE", f"{self._prefix}items", after, after + limit - 1)
         return list(enumerate(found, start=after + 1))
+
+    # Carrying a crawl elsewhere
+
+    def dump(self) -> Iterator[Piece]:
+        return cargo.dump(self._run, self._server.command, self._prefix, MODES)
+
+    def load(self, pieces: Iterable[Piece]) -> None:
+        now = float(self._run("dump", "about")[0])
+        try:
+            cargo.Loading(self._run, MODES, new_id(), now).load(pieces)
+        except CrawlInUse:
+            raise NotEmpty(NotEmpty.__doc__) from None

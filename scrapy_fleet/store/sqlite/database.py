@@ -23,6 +23,8 @@ from scrapy_fleet.model import Counts, Plan
 APPLICATION_ID = 0x53464C54
 VERSION = 2
 OLDEST_SQLITE = (3, 33, 0)
+TIMEOUT = 5.0
+"""For how many seconds to wait for others that write."""
 CHECKED_SIZE = 1 << 26
 """Files up to this size are checked for damage when they are opened."""
 
@@ -73,7 +75,7 @@ class Database:
             raise StoreError(f"There is no crawl at {path}. Check the name, or FLEET_URL and JOBDIR.")
         with self.errors():
             self.connection = sqlite3.connect(
-                path, timeout=5.0, isolation_level=None, check_same_thread=False, cached_statements=256
+                path, timeout=TIMEOUT, isolation_level=None, check_same_thread=False, cached_statements=256
             )
         try:
             with self.errors():
@@ -93,7 +95,7 @@ class Database:
         # A damaged file should be told before a crawl, as long as that does not take long.
         if self.path.stat().st_size < CHECKED_SIZE and self.value("PRAGMA quick_check(1)") != "ok":
             raise sqlite3.DatabaseError("malformed")
-        execute("PRAGMA journal_mode = WAL")
+        self._use_wal()
         execute(f"PRAGMA synchronous = {'FULL' if durability == 'full' else 'NORMAL'}")
         execute("PRAGMA cache_size = -32768")
         execute("PRAGMA temp_store = MEMORY")
@@ -119,6 +121,18 @@ class Database:
                     "name a folder in FLEET_URL, or set FLEET_CRAWL."
                 )
         self.run("incoming")
+
+    def _use_wal(self) -> None:
+        """SQLite does not wait its turn here: two workers that make the file together must try again."""
+        deadline = time.monotonic() + TIMEOUT
+        while True:
+            try:
+                self.connection.execute("PRAGMA journal_mode = WAL")
+                return
+            except sqlite3.OperationalError as error:
+                if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                    raise
+            time.sleep(0.01)
 
     def _create(self, crawl: str) -> None:
         for statement in _load("schema.sql").split(";\n"):
@@ -206,10 +220,11 @@ class Database:
         try:
             yield
         except sqlite3.Error as error:
-            raise _ours(error, self.path) from error
+            raise ours(error, self.path) from error
 
 
-def _ours(error: sqlite3.Error, path: Path) -> StoreAway | StoreError:
+def ours(error: sqlite3.Error, path: Path) -> StoreAway | StoreError:
+    """What passes by itself is StoreAway, what does not is StoreError."""
     code = getattr(error, "sqlite_errorname", None) or ""
     if code.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
         return StoreAway(f"{path} is locked by another process ({error}).")
@@ -248,7 +263,7 @@ def crawl_name(path: Path) -> str:
                 raise StoreError(f"{path} is not a crawl of scrapy-fleet.")
             return str(connection.execute("SELECT name FROM crawl").fetchone()[0])
     except sqlite3.Error as error:
-        raise _ours(error, path) from error
+        raise ours(error, path) from error
 
 
 @lru_cache(maxsize=8)

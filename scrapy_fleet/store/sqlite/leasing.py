@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from scrapy_fleet.model import Lease
-from scrapy_fleet.store.base import HORIZON, MAX_WANT, PATIENCE
+from scrapy_fleet.store.base import HORIZON, LEEWAY, MAX_WANT, PATIENCE
 from scrapy_fleet.store.sqlite.changes import SPARE, SUSPECT, WAITING, Changes, SlotChange, text
 from scrapy_fleet.store.sqlite.database import Database
 
@@ -99,7 +99,8 @@ class Leasing:
         if not slot.delay:
             return at
         factor = self._random.uniform(1 - slot.jitter, 1 + slot.jitter) if slot.jitter else 1.0
-        slot.due_at = change.next_at = at + max(slot.pace, slot.delay * factor)
+        leeway = LEEWAY * slot.pace if at == now else 0.0
+        slot.due_at = change.next_at = at + max(slot.pace, slot.delay * factor) + leeway
         return at
 
     def _pick(self, num: int, want: int, changes: Changes) -> tuple[list[Pick], int]:
@@ -210,7 +211,7 @@ class Leasing:
                     priority=((rank & 1) - rank) // 2,
                     seed=bool(rank & 1),
                     attempts=attempts,
-                    delay=max(0.0, at - now),
+                    delay=at - now,
                     alone=bool(alone),
                     pace=pace,
                     spare=busy == SPARE,

@@ -311,3 +311,34 @@ ON CONFLICT (name) DO UPDATE SET maker = excluded.maker, asked = excluded.asked;
 -- name: write_paper
 INSERT INTO paper (name, data, written) VALUES (:paper, :data, :now)
 ON CONFLICT (name) DO UPDATE SET data = excluded.data, written = excluded.written, maker = NULL, asked = NULL;
+
+-- name: dump_waiting
+SELECT e.*, :called AS name FROM entry e WHERE e.state = 0 AND e.slot = :slot ORDER BY e.rank, e.ord;
+
+-- name: dump_suspects
+SELECT e.*, s.name FROM entry e JOIN slot s ON s.id = e.slot WHERE e.state = 3 ORDER BY e.at, e.id;
+
+-- name: dump_dead
+SELECT e.*, s.name FROM entry e JOIN slot s ON s.id = e.slot WHERE e.state = 2 ORDER BY e.id;
+
+-- name: load_slot
+INSERT INTO slot (name, concurrency, delay, jitter, pace, boost, done, latency, served, next_at, due_at, manners)
+SELECT :called, coalesce(r.concurrency, :concurrency), coalesce(r.delay, :delay), coalesce(r.jitter, :jitter),
+       coalesce(r.pace, :pace), coalesce(r.boost, 0), :done, :latency, :served, :next_at, :next_at, :manners
+FROM (SELECT 1) LEFT JOIN rule r ON r.name = :called;
+
+-- name: load_entry
+INSERT INTO entry (id, slot, rank, ord, payload, attempts, state, at, reason)
+VALUES (:id, :slot, :rank, :ord, :payload, :attempts, :state, :at, :reason);
+
+-- name: load_counts
+UPDATE slot SET
+    queued = (SELECT count(*) FROM entry e WHERE e.slot = slot.id AND e.state = 0),
+    suspects = coalesce((SELECT n FROM (SELECT slot AS of, count(*) AS n FROM entry WHERE state = 3 GROUP BY slot)
+                         WHERE of = slot.id), 0);
+
+-- name: load_crawl
+UPDATE crawl SET run = :run, mode = :mode, seeded = :seeded, seeder = NULL, finished = :finished, done = :done,
+    waiting = :waiting, dead = :dead, suspects = :suspects, accepted = :waiting + :dead + :done, served = :served,
+    clock = :now;
+

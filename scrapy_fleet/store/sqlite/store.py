@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from random import Random
 from typing import Literal
 
 import msgspec
 
+from scrapy_fleet.cargo import Piece
 from scrapy_fleet.model import (
     Batch,
     Beat,
@@ -29,7 +30,7 @@ from scrapy_fleet.model import (
     Snapshot,
     Worker,
 )
-from scrapy_fleet.store.sqlite import controlling, observing, papers, seen
+from scrapy_fleet.store.sqlite import cargo, controlling, observing, papers, seen
 from scrapy_fleet.store.sqlite.applying import Applying
 from scrapy_fleet.store.sqlite.changes import Changes, text
 from scrapy_fleet.store.sqlite.database import Database, counts_of, decode_plan
@@ -291,6 +292,16 @@ class SqliteStore(Knowing):
     def write_paper(self, name: str, data: bytes) -> None:
         with self._db.write():
             papers.write(self._db, name, data)
+
+    # Carrying a crawl elsewhere
+
+    def dump(self) -> Iterator[Piece]:
+        with self._db.read():
+            yield from cargo.dump(self._db)
+
+    def load(self, pieces: Iterable[Piece]) -> None:
+        with self._db.write():
+            cargo.load(self._db, pieces)
 
 
 def _seeding(crawl: sqlite3.Row, num: int) -> tuple[int | None, Seeding]:

@@ -4,6 +4,7 @@
 -- ARGV, from the third: id for a new crawl; how keys are known, if that is not settled (packed, see seen.lua);
 -- keys, packed as marks are. Answers: 'ok', how many were new.
 
+if crawl.clearing == 1 then return {'clearing'} end
 if crawl.id == '' then make_crawl(ARGV[3]) end
 if crawl.filter == '' then
   crawl.filter = ARGV[4]

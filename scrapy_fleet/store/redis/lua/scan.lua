@@ -3,13 +3,13 @@
 --
 -- ARGV, from the third: what ('waiting', 'leased' or 'dead'), of whom (a slot, for waiting), after
 -- (how many to skip, or for dead the id to begin after), how many at most.
--- Answers: 'ok', rows, packed: id, rank, attempts, slot, worker, reason, payload.
+-- Answers: 'ok', rows, packed: ord (its size is the id), rank, attempts, slot, worker, reason, payload.
 
 local what, of, after, most = ARGV[3], ARGV[4], tonumber(ARGV[5]), tonumber(ARGV[6])
 local rows = {}
 local function show(e, slot, worker, reason)
   local payload = string.sub(e.raw, 6)
-  rows[#rows + 1] = pack('<ddHHc0Hc0I4c0I4c0', id_of(e.raw), e.rank, e.attempts, #slot, slot,
+  rows[#rows + 1] = pack('<ddHHc0Hc0I4c0I4c0', ord_of(e.raw), e.rank, e.attempts, #slot, slot,
     #worker, worker, #reason, reason, #payload, payload)
 end
 

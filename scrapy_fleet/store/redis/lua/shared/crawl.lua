@@ -22,7 +22,7 @@
 local call = redis.call
 local pack, unpack_struct = struct.pack, struct.unpack
 local PREFIX = string.sub(KEYS[1], 1, -5)
-local HORIZON, PATIENCE = 1, 30
+local HORIZON, PATIENCE, LEEWAY = 1, 30, 0.06
 local AT_ONCE = 1000
 
 local function key(name) return PREFIX .. name end

@@ -19,7 +19,8 @@ local function start_leasing(worker, seq, dice, mine)
     if slot.delay > 0 or slot.manners then out.mannered[slot.name] = slot end
     if slot.delay > 0 then
       local factor = slot.jitter > 0 and 1 - slot.jitter + 2 * slot.jitter * roll() or 1
-      slot.next_at = run_at + math.max(slot.delay * factor, polite().pace_of(slot))
+      local pace = polite().pace_of(slot)
+      slot.next_at = run_at + math.max(slot.delay * factor, pace) + (run_at == now and LEEWAY * pace or 0)
     end
     crawl.served = crawl.served + 1
     slot.turn = SERVED + crawl.served

@@ -1,0 +1,94 @@
+"""How many paced leases a worker takes: as many as it can start in time."""
+
+from __future__ import annotations
+
+import time
+from itertools import count
+
+from scrapy_fleet.ahead import SLACK, Ahead
+from scrapy_fleet.appetite import FIRST, LEAST, Appetite
+from scrapy_fleet.model import Lease
+from scrapy_fleet.store.base import LEEWAY
+
+MANY = 10_000
+
+
+def settled(carried: int, rounds: int = 200) -> list[int]:
+    """How many a worker takes at a time that can start so many of them in time, after a while."""
+    appetite, newest, sizes = Appetite(), 0, []
+    appetite.came()
+    for _ in range(rounds):
+        size = appetite.limit(MANY, 0)
+        sizes.append(size)
+        first, newest = newest, newest + size
+        for number in range(first + 1, newest + 1):
+            if number - first <= carried:
+                appetite.kept()
+            else:
+                appetite.missed(number, newest)
+    return sizes[rounds // 2 :]
+
+
+def test_what_has_no_pace_is_not_limited() -> None:
+    assert Appetite().limit(MANY, 0) == MANY
+    assert not Appetite().is_sated(MANY)
+
+
+def test_it_is_found_out_how_many_start_in_time() -> None:
+    for carried in (12, 40, 300):
+        sizes = settled(carried)
+        assert carried / 2 - 1 <= min(sizes)
+        assert max(sizes) <= carried + 2
+
+
+def test_a_worker_that_is_never_in_time_goes_on_with_a_few() -> None:
+    assert set(settled(0)) == {LEAST}
+
+
+def test_those_that_were_late_together_count_once() -> None:
+    appetite = Appetite()
+    appetite.came()
+    for number in range(1, FIRST + 1):
+        appetite.missed(number, FIRST)
+    assert appetite.limit(MANY, 0) == FIRST // 2
+    appetite.missed(FIRST + 1, FIRST + 1)
+    assert appetite.limit(MANY, 0) == FIRST // 4
+
+
+def test_what_is_in_hand_counts_and_half_of_it_is_enough() -> None:
+    appetite = Appetite()
+    appetite.came()
+    assert appetite.limit(MANY, FIRST - 3) == 3
+    assert appetite.limit(MANY, FIRST + 3) == 0
+    assert appetite.is_sated(FIRST // 2)
+    assert not appetite.is_sated(FIRST // 2 - 1)
+
+
+def lease(token: int, delay: float = 0.0, pace: float = 100.0) -> Lease:
+    return Lease(token, f"host{token}", b"", 0, False, 0, delay, pace=pace)
+
+
+def test_leases_that_wait_for_their_time_are_not_in_hand() -> None:
+    ahead, tokens = Ahead(), count()
+    ahead.put(lease(next(tokens)), 0.0, 0.0)
+    for _ in range(500):
+        ahead.put(lease(next(tokens), delay=1e9), 0.0, 0.0)
+    assert ahead.limit(MANY) == FIRST - 1
+    ahead.forget(0)
+    assert ahead.limit(MANY) == FIRST
+
+
+def test_a_lease_that_may_run_at_once_may_run_a_little_later() -> None:
+    """But not one whose time has passed, or that had to wait for it."""
+    ahead = Ahead()
+    for delay, ago, late in (
+        (0.0, LEEWAY + SLACK / 2, False),
+        (0.0, LEEWAY + SLACK * 1.5, True),
+        (-100 * (LEEWAY + SLACK / 2), 0.0, True),
+        (50.0, 0.5 + SLACK / 2, False),
+        (50.0, 0.5 + SLACK * 1.5, True),
+    ):
+        sent = time.monotonic() - 100 * ago
+        given = lease(1, delay)
+        ahead.put(given, sent, sent)
+        assert ahead.is_late(given) is late
