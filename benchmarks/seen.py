@@ -7,7 +7,6 @@ new URL costs when there are few and when there are many; and how often a Bloom 
 from __future__ import annotations
 
 import argparse
-import gc
 import json
 import statistics
 import time
@@ -23,7 +22,6 @@ import redis
 
 from benchmarks.host import Host, serving
 from benchmarks.measure import scratch, table, verdict
-from scrapy_fleet.filters import in_memory
 from scrapy_fleet.model import Batch, Entry, Outcome, Plan, Rule, SeenPlan, Worker
 from scrapy_fleet.store.base import Store
 from scrapy_fleet.store.redis import RedisStore
@@ -189,25 +187,6 @@ def on_sqlite(sizes: list[int], few: int, chosen: str) -> dict[str, Any]:
     return results
 
 
-def in_this_process(size: int) -> dict[str, float]:
-    """Bytes a URL of the store in memory."""
-    found = {}
-    for plan in (SeenPlan(), SeenPlan("bloom", size, ERROR), SeenPlan("rolling")):
-        gc.collect()
-        before = _resident()
-        kept = in_memory(plan)
-        for key in islice(keys_from(1), size):
-            kept.add(key)
-        found[plan.kind] = (_resident() - before) / size
-        del kept
-    return found
-
-
-def _resident() -> int:
-    status = Path("/proc/self/status").read_text(encoding="ascii", errors="replace")
-    return int(status.partition("VmRSS:")[2].split()[0]) * 1024
-
-
 def told(name: str, measured: Callable[[], Any]) -> Any:
     began = time.perf_counter()
     found = measured()
@@ -224,8 +203,6 @@ def measure(sizes: list[int], few: int, stores: list[str], chosen: str = "") -> 
             results["Redis"] = on_redis(host, sizes, few, chosen)
     if "SQLite" in stores:
         results["SQLite"] = on_sqlite(sizes, few, chosen)
-    if Path("/proc/self/status").exists():
-        results["memory"] = told("memory", lambda: in_this_process(min(sizes)))
     return results
 
 
@@ -242,8 +219,6 @@ def tables(results: dict[str, Any]) -> str:
                 where = results["server"] if store == "Redis" else store
                 cells = [f"{row['bytes']:.2f}", f"{row['us']:.1f}", error]
                 rows.append([f"{name}, {where}", f"{int(size):,}", *cells])
-    for name, took in results.get("memory", {}).items():
-        rows.append([f"{name}, memory", f"{min(results['sizes']):,}", f"{took:.2f}", "", ""])
     return table(["", "URLs", "bytes a URL", "us a new URL", "wrongly known"], rows)
 
 
