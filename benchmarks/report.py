@@ -6,12 +6,18 @@ import json
 from pathlib import Path
 from typing import Any
 
-from benchmarks import crawl, fleet_report, manners, queue
+from benchmarks import crawl, fleet_report, manners, queue, seen
 from benchmarks.measure import ROOT, busy
 
 RESULTS = ROOT / "benchmarks" / "results"
 PAGE = ROOT / "docs" / "benchmarks.md"
-PARTS: dict[str, Any] = {"queue": queue, "crawl": crawl, "fleet": fleet_report, "manners": manners}
+PARTS: dict[str, Any] = {
+    "queue": queue,
+    "crawl": crawl,
+    "fleet": fleet_report,
+    "manners": manners,
+    "seen": seen,
+}
 
 
 def machine_line(results: dict[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""All measurements: ``python -m benchmarks.run`` (or ``make bench``), about half an hour on two cores.
+"""All measurements: ``python -m benchmarks.run`` (or ``make bench``), about an hour on two cores.
 
 Prints the tables, writes ``benchmarks/results/<date>.json`` and renews the tables of ``docs/benchmarks.md``.
 The machine should do nothing else meanwhile. ``--quick`` only sees that everything works and keeps nothing.
@@ -11,7 +11,7 @@ import datetime
 import time
 from typing import Any
 
-from benchmarks import crawl, fleet, manners, queue, report
+from benchmarks import crawl, fleet, manners, queue, report, seen
 from benchmarks.measure import busy, machine
 
 
@@ -28,6 +28,8 @@ def measure(quick: bool, pages: int, rounds: int, parts: list[str]) -> dict[str,
         results["fleet"] = fleet.measure(**(fleet.QUICK if quick else fleet.FULL))
     if "manners" in parts:
         results["manners"] = manners.measure(**(manners.QUICK if quick else manners.FULL))
+    if "seen" in parts:
+        results["seen"] = seen.measure(**(seen.QUICK if quick else seen.FULL))
     return results
 
 

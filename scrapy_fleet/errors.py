@@ -27,6 +27,17 @@ class CrawlInUse(StoreError):
     """The crawl cannot be cleared while workers are in it. Stop them first: scrapy fleet stop <crawl>."""
 
 
+class SeenDiffers(StoreError):
+    """The crawl knows what it has met in another way than FLEET_SEEN asks for."""
+
+
+class NoKeys(StoreError):
+    """A Bloom filter keeps no keys: they can neither be listed nor forgotten nor go to another filter.
+
+    What can be done is to begin anew: scrapy fleet clear <crawl>, or FLEET_SEEN = "off".
+    """
+
+
 class StoreAway(FleetError):
     """The store does not answer, is locked or full; nothing is lost, and it is tried again."""
 

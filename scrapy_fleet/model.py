@@ -7,6 +7,9 @@ from typing import Literal
 
 from msgspec import Struct
 
+from scrapy_fleet.sharing import ItemGroup as ItemGroup
+from scrapy_fleet.sharing import Paper as Paper
+
 
 class Entry(Struct, frozen=True, gc=False):
     """A request as a store keeps it.
@@ -239,6 +242,23 @@ class Override(Struct, frozen=True):
     """Added to the priority of all its entries, when it is chosen among slots."""
 
 
+SeenKind = Literal["exact", "bloom", "rolling", "off"]
+
+
+class SeenPlan(Struct, frozen=True):
+    """How a crawl knows what it has met: see :mod:`scrapy_fleet.seen`. It is settled when a crawl begins."""
+
+    kind: SeenKind = "exact"
+    capacity: int = 1_000_000
+    """How many keys are expected. A Bloom filter is made for so many, and grows by layers."""
+    error: float = 0.001
+    """Bloom: how likely a new key may be taken for a known one, at most."""
+    window: float = 7 * 86400.0
+    """Rolling: a key is forgotten when it has not been met for so many seconds."""
+    hot: int = 1
+    """Rolling: what is met again and again is kept for so many windows."""
+
+
 class Plan(Struct, frozen=True, kw_only=True):
     """How a crawl is run. Every worker brings the same; the newest to join is believed."""
 
@@ -249,7 +269,13 @@ class Plan(Struct, frozen=True, kw_only=True):
     lifo: bool = True
     max_attempts: int = 5
     keep_seen: bool = False
-    """A finished crawl that is started again keeps what it has seen."""
+    """A finished crawl that is started again keeps what it has seen. (A rolling filter is always kept.)"""
+    seen: SeenPlan = SeenPlan()
+
+    @property
+    def forgets(self) -> bool:
+        """Whether a new run begins with nothing seen."""
+        return not self.keep_seen and self.seen.kind != "rolling"
 
     def rule_of(self, slot: str) -> Rule:
         return UNPACED if slot == TASKS else self.slots.get(slot, self.rule)
@@ -335,22 +361,27 @@ class Snapshot(Struct, frozen=True):
     mode: Mode = "run"
 
 
-class Paper(Struct, frozen=True):
-    """A document that workers share: its data, or whose task it is to make it."""
+class SeenView(Struct, frozen=True):
+    """What a crawl has met, and what it costs to know that."""
 
-    data: bytes | None = None
-    age: float = 0.0
-    mine: bool = False
+    plan: SeenPlan | None = None
+    """None: it is not settled yet, since nobody has joined."""
+    count: int = 0
+    """Keys; those that were added, in a Bloom filter."""
+    bytes: int | None = None
+    """What they take in the store; None where that is not known."""
+    room: int | None = None
+    """Bloom: for how many keys its layers are made."""
+    layers: int = 0
+    error: float | None = None
+    """Bloom: how likely it is now that a new key is taken for a known one, by its fill."""
+    generations: int = 0
+    oldest: float | None = None
+    """Rolling: seconds since anything of its oldest generation was met."""
 
-
-class ItemGroup(Struct, frozen=True):
-    """Processors that share the work on the items of a crawl."""
-
-    name: str
-    left: int
-    """Items that none of them has been given yet."""
-    taken: int
-    """Items that one of them has, and has not acknowledged."""
+    @property
+    def fill(self) -> float | None:
+        return self.count / self.room if self.room else None
 
 
 Kind = Literal["waiting", "leased", "dead"]

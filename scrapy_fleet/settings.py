@@ -5,7 +5,7 @@ The table is the only place where they are listed; ``docs/settings.md`` is check
 
 from __future__ import annotations
 
-import difflib
+import math
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -17,9 +17,10 @@ from msgspec import Struct
 
 from scrapy_fleet import order, pacing
 from scrapy_fleet.errors import FleetError, SettingError, StoreError
-from scrapy_fleet.model import Backoff, Plan
+from scrapy_fleet.model import Backoff, Plan, SeenKind, SeenPlan
 from scrapy_fleet.store.base import Store
-from scrapy_fleet.values import checked, choice, number, seconds, text
+from scrapy_fleet.values import checked, choice, duration, number, seconds, share, text, unknown
+from scrapy_fleet.values import shown as shown
 
 if TYPE_CHECKING:
     from scrapy import Spider
@@ -108,6 +109,40 @@ TABLE = (
         "How many URLs a worker remembers to drop repeated links early. 0 switches it off.",
     ),
     Setting(
+        "FLEET_SEEN",
+        "exact",
+        choice("exact", "bloom", "rolling", "off"),
+        "How the crawl knows what it has met: `exact` never errs; `bloom` takes a fifth of the memory, and "
+        "takes a few new URLs for known ones; `rolling` forgets what it has not met for some time; `off` "
+        "filters nothing. See [What a crawl has seen](seen.md).",
+    ),
+    Setting(
+        "FLEET_SEEN_CAPACITY",
+        None,
+        number(int, 1, most=10**10),
+        "How many URLs are expected. A Bloom filter is made for so many. Beyond it the crawl goes on, at a "
+        "cost that is told once. Unset: 1,000,000 for `bloom`.",
+    ),
+    Setting(
+        "FLEET_SEEN_ERROR",
+        0.001,
+        share,
+        "`bloom`: the share of new URLs that may be taken for known ones, and so are never fetched, at most.",
+    ),
+    Setting(
+        "FLEET_SEEN_WINDOW",
+        7 * 86400.0,
+        duration,
+        "`rolling`: what has not been met for this time is forgotten. Seconds, or as `90s`, `15m`, `12h`, "
+        "`7d`, `2w`.",
+    ),
+    Setting(
+        "FLEET_SEEN_HOT",
+        1,
+        number(int, 1, most=1000),
+        "`rolling`: what is met again and again is kept for so many windows. 1: no longer than all else.",
+    ),
+    Setting(
         "FLEET_BACKOFF",
         5.0,
         seconds,
@@ -133,8 +168,7 @@ TABLE = (
         "FLEET_MAX_IDLE_TIME",
         0.0,
         seconds,
-        "Spiders that are fed with tasks end after so many seconds in which the whole crawl had nothing "
-        "to do. 0: they stay for ever. A spider's `max_idle_time` goes before it.",
+        "Spiders fed with tasks end when the whole crawl has had no work for so many seconds. 0: never.",
         alias="MAX_IDLE_TIME_BEFORE_CLOSE",
     ),
     Setting(
@@ -165,6 +199,8 @@ class Options(Struct, frozen=True, kw_only=True):
     robots_max_age: float
     max_idle_time: float
     filtered: bool
+    urls_expected: float
+    """When there are more, it is told what they cost."""
     seeds_apart: bool
     remarks: tuple[str, ...]
     plan: Plan
@@ -197,6 +233,7 @@ def read(settings: BaseSettings, spider: type[Spider]) -> Options:
     """Read and check all settings; a wrong one raises :class:`SettingError`, naming it."""
     check_names(settings)
     sequence = order.read(settings, _get(settings, "FLEET_ORDER"))
+    plan = _plan(settings, spider, lifo=sequence.lifo)
     capacity = settings.getint("CONCURRENT_REQUESTS") or 1000
     lookahead = _get(settings, "FLEET_LOOKAHEAD")
     return Options(
@@ -213,10 +250,11 @@ def read(settings: BaseSettings, spider: type[Spider]) -> Options:
         known_urls=_get(settings, "FLEET_KNOWN_URLS"),
         robots_max_age=_get(settings, "FLEET_ROBOTS_MAX_AGE"),
         max_idle_time=_get(settings, "FLEET_MAX_IDLE_TIME"),
-        filtered=_is_filtered(settings),
+        filtered=plan.seen.kind != "off",
+        urls_expected=_urls_expected(settings, plan.seen),
         seeds_apart=sequence.seeds_apart,
         remarks=sequence.remarks,
-        plan=_plan(settings, spider, lifo=sequence.lifo),
+        plan=plan,
     )
 
 
@@ -240,10 +278,7 @@ def _get(settings: BaseSettings, name: str) -> Any:
 def check_names(settings: BaseSettings) -> None:
     for name in settings:
         if name.startswith("FLEET_") and name not in _BY_NAME:
-            # Without the beginning, which all have in common.
-            near = difflib.get_close_matches(name[6:], [known[6:] for known in _BY_NAME], n=1)
-            hint = f"Did you mean FLEET_{near[0]}?" if near else f"There are: {', '.join(_BY_NAME)}."
-            raise SettingError(f"There is no setting {name}. {hint}")
+            raise unknown(name, [*_BY_NAME])
 
 
 def _plan(settings: BaseSettings, spider: type[Spider], *, lifo: bool) -> Plan:
@@ -261,28 +296,49 @@ def _plan(settings: BaseSettings, spider: type[Spider], *, lifo: bool) -> Plan:
         lifo=lifo,
         max_attempts=_get(settings, "FLEET_MAX_ATTEMPTS"),
         keep_seen=_get(settings, "FLEET_ON_FINISH") == "keep",
+        seen=seen_plan(settings),
     )
 
 
-def _is_filtered(settings: BaseSettings) -> bool:
-    """Whether repeated requests are dropped, as Scrapy's setting says."""
+def seen_plan(settings: BaseSettings, kind: SeenKind | None = None) -> SeenPlan:
+    """How the crawl is to know what it has met: of this kind, or of the one that the settings ask for."""
+    return SeenPlan(
+        kind=kind or _seen_kind(settings),
+        capacity=_get(settings, "FLEET_SEEN_CAPACITY") or SeenPlan().capacity,
+        error=_get(settings, "FLEET_SEEN_ERROR"),
+        window=_get(settings, "FLEET_SEEN_WINDOW"),
+        hot=_get(settings, "FLEET_SEEN_HOT"),
+    )
+
+
+def _seen_kind(settings: BaseSettings) -> SeenKind:
+    """As FLEET_SEEN says, or DUPEFILTER_CLASS if that stands for one of them; any other class is refused."""
     from scrapy.dupefilters import BaseDupeFilter, RFPDupeFilter
     from scrapy.utils.misc import load_object
 
+    asked: SeenKind = _get(settings, "FLEET_SEEN")
     setting = settings["DUPEFILTER_CLASS"]
-    if (chosen := load_object(setting)) in (BaseDupeFilter, RFPDupeFilter):
-        return chosen is RFPDupeFilter
-    raise SettingError(
-        f"DUPEFILTER_CLASS = {setting!r} cannot be used: what has been seen is kept in the crawl's store. "
-        "To say which requests are the same, set REQUEST_FINGERPRINTER_CLASS; "
-        "to filter none, set scrapy.dupefilters.BaseDupeFilter."
-    )
+    if (chosen := load_object(setting)) is RFPDupeFilter:
+        return asked
+    # Of ours, told by what they have, no subclass is meant: nobody would call what it adds.
+    means: SeenKind | None = "off" if chosen is BaseDupeFilter else vars(chosen).get("fleet_seen")
+    if means is None:
+        raise SettingError(
+            f"DUPEFILTER_CLASS = {setting!r} cannot be used: what was seen is kept in the crawl's store. "
+            "To say which requests are the same, set REQUEST_FINGERPRINTER_CLASS; "
+            "to choose how they are known, set FLEET_SEEN; to filter none, set it to 'off'."
+        )
+    if settings.get("FLEET_SEEN") is not None and asked != means:
+        raise SettingError(
+            f"FLEET_SEEN = {asked!r} and DUPEFILTER_CLASS = {setting!r}, which means {means!r}, cannot both "
+            "be followed. Leave out DUPEFILTER_CLASS."
+        )
+    return means
 
 
-def shown(url: str) -> str:
-    """A store's address without its password, however badly it is written."""
-    url = re.sub(r"^([^:]*:(?://)?[^:@]*):.*@", r"\1:***@", url)
-    return re.sub(r"([?&]\w*password=)[^&]*", r"\1***", url)
+def _urls_expected(settings: BaseSettings, seen: SeenPlan) -> float:
+    said = _get(settings, "FLEET_SEEN_CAPACITY") is not None
+    return seen.capacity if seen.kind == "bloom" or (said and seen.kind == "exact") else math.inf
 
 
 def store_path(url: str | None, crawl: str, jobdir: str | None = None) -> Path:

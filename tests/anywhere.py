@@ -14,7 +14,7 @@ from scrapy import Request
 from scrapy.utils.request import fingerprint
 
 from scrapy_fleet.crawl.codec import describe
-from scrapy_fleet.model import Entry, Lease, Override, Plan, Rule, Worker
+from scrapy_fleet.model import Entry, Lease, Override, Plan, Rule, SeenPlan, Worker
 from scrapy_fleet.ops.cli import main
 from scrapy_fleet.settings import open_store
 from tests.commands import Crawl, entry
@@ -63,11 +63,13 @@ class Anywhere(Crawl):
 
 
 @contextmanager
-def a_crawl(kind: str, folder: Path) -> Iterator[Anywhere]:
+def a_crawl(kind: str, folder: Path, seen: SeenPlan | None = None) -> Iterator[Anywhere]:
     """Without delay, two requests at a time."""
     sqlite = kind == "sqlite"
     url = f"sqlite:{folder / 'crawls'}" if sqlite else shared_server(required(valkey_binary())).url
-    made = Anywhere(url, f"{folder.name}-{time.monotonic_ns()}", Plan(rule=Rule(concurrency=2)))
+    made = Anywhere(
+        url, f"{folder.name}-{time.monotonic_ns()}", Plan(rule=Rule(concurrency=2), seen=seen or SeenPlan())
+    )
     yield made
     made.store.close()
 

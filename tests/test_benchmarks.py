@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import redis
 
-from benchmarks import crawl, fleet, fleet_report, manners, queue, report
+from benchmarks import crawl, dupefilters, fleet, fleet_report, manners, queue, report, seen
 from benchmarks.host import Host, serving
 from benchmarks.measure import ROOT, Spread, machine, table
 from benchmarks.proxy import far, ping
@@ -52,6 +52,14 @@ def fleeted(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
+def filtered(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    file = tmp_path_factory.mktemp("bench") / "seen.json"
+    seen.main(["--quick", "--json", str(file)])
+    results: dict[str, Any] = json.loads(file.read_text())
+    return results
+
+
+@pytest.fixture(scope="module")
 def mannered(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     file = tmp_path_factory.mktemp("bench") / "manners.json"
     manners.main(["--quick", "--json", str(file)])
@@ -66,6 +74,15 @@ def test_politeness_is_measured(mannered: dict[str, Any]) -> None:
     assert all(peak <= manners.LIMIT for runs in fleet.values() for _, peak in runs)
     assert all(row["rate"] > 0 for row in mannered["broad"])
     assert all(cost > 0 for costs in mannered["waiting"].values() for cost in costs.values())
+
+
+def test_filters_are_measured(filtered: dict[str, Any]) -> None:
+    assert filtered["scrapy_redis"] > 50
+    for store in seen.STORES:
+        for name, sizes in filtered[store].items():
+            assert all(row["us"] > 0 and row.get("error", 0.0) < 0.01 for row in sizes.values()), name
+        assert filtered[store]["exact"]["6000"]["bytes"] > 7
+    assert len(seen.goals(filtered)) > 10
 
 
 def test_every_kind_of_crawl_is_measured(crawled: dict[str, Any]) -> None:
@@ -137,12 +154,13 @@ def test_the_page_gets_the_tables(
     queued: dict[str, Any],
     fleeted: dict[str, Any],
     mannered: dict[str, Any],
+    filtered: dict[str, Any],
     tmp_path: Path,
 ) -> None:
     page = tmp_path / "benchmarks.md"
     page.write_text(report.PAGE.read_text())
     results = {"date": "2020-01-02", "machine": machine(), "crawl": crawled, "queue": queued}
-    results |= {"fleet": fleeted, "manners": mannered}
+    results |= {"fleet": fleeted, "manners": mannered, "seen": filtered}
     for _ in range(2):  # the second time over the tables of the first
         file = report.keep(results, folder=tmp_path, page=page)
     text = page.read_text()
@@ -150,6 +168,7 @@ def test_the_page_gets_the_tables(
     assert text.count("| Scrapy's SQLite queue: push ") == 1
     assert text.count("| a worker is killed") == 1
     assert text.count("| One host, 8 at a time") == 1
+    assert text.count("| exact, SQLite") == 2
     assert text.count("Measured on 2020-01-02") == 1
     assert json.loads(file.read_text())["date"] == "2020-01-02"
 
@@ -173,3 +192,11 @@ def test_a_table_is_aligned() -> None:
         "| a  | 10 |",
         "| bc |  1 |",
     ]
+
+
+def test_filters(tmp_path: Path) -> None:
+    for name, cls in dupefilters.CLASSES.items():
+        folder = tmp_path / name
+        folder.mkdir()
+        found = dupefilters.measure_one(cls, str(folder), 200)
+        assert found["file"] > 0, name

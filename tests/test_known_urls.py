@@ -5,73 +5,20 @@ Each spider is run with stock Scrapy and with the add-on; what the site saw must
 
 from __future__ import annotations
 
-import itertools
+import re
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 import scrapy
 from scrapy import Request
 
 from scrapy_fleet.crawl.known import KnownUrls
+from tests.both_ways import Crawls, Seen
 from tests.commands import a_crawler
-from tests.crash.fleet import Fleet, Worker
-from tests.special_site import GRAPH_SIZE, OTHER_HOST, Site
+from tests.special_site import GRAPH_SIZE, Site
 from tests.spiders import known
-from tests.spiders.base import SiteSpider
-
-STOCK: dict[str, Any] = {"ADDONS": {}, "ITEM_PIPELINES": {}}
-
-
-@dataclass
-class Seen:
-    """What a run came to: what the site was asked for, and the stats."""
-
-    visits: Counter[str]
-    stats: dict[str, Any]
-
-    def count(self, what: str) -> int:
-        return int(self.stats.get(f"count/{what}", 0))
-
-    @property
-    def filtered(self) -> int:
-        return int(self.stats.get("dupefilter/filtered", 0))
-
-
-class Crawls:
-    _numbers = itertools.count(1)
-
-    def __init__(self, site: Site, folder: Path) -> None:
-        self._site = site
-        self._folder = folder
-
-    def run(self, spider: type[SiteSpider], *ways: dict[str, Any]) -> list[Seen]:
-        """Run it in these ways, all at the same time."""
-        started = [self._start(spider, settings) for settings in ways]
-        return [self._seen(*one) for one in started]
-
-    def both(self, spider: type[SiteSpider], **settings: Any) -> tuple[Seen, Seen]:
-        """Stock Scrapy, and the add-on."""
-        stock, fleet = self.run(spider, {**settings, **STOCK}, settings)
-        assert fleet.visits == stock.visits
-        assert fleet.filtered == stock.filtered
-        return stock, fleet
-
-    def _start(self, spider: type[SiteSpider], settings: dict[str, Any]) -> tuple[str, Worker]:
-        name = f"run-{next(self._numbers)}"
-        folder = self._folder / name
-        folder.mkdir()
-        base, other = self._site.base(name), self._site.base(name, OTHER_HOST)
-        return name, Fleet(folder, spider, base=base, other=other, settings=settings).start()
-
-    def _seen(self, name: str, worker: Worker) -> Seen:
-        stats = worker.ended()
-        assert stats["finish_reason"] == "finished"
-        assert "log_count/ERROR" not in stats, worker.text()
-        return Seen(Counter(str(visit) for visit in self._site.visits(name)), stats)
 
 
 @pytest.fixture(scope="module")
@@ -120,6 +67,24 @@ def test_who_listens_to_dropped_requests_hears_of_all(crawls: Crawls) -> None:
     assert fleet.count("scheduled") == stock.count("scheduled")
     assert stock.count("dropped") == stock.filtered > 0
     assert fleet.count("dropped") == stock.count("dropped")
+
+
+def test_the_first_repeat_is_logged_as_stock_scrapy_does_it(crawls: Crawls) -> None:
+    def words(seen: Seen) -> list[str]:
+        return [re.sub(r"http://\S+", "URL", line) for line in seen.repeats]
+
+    stock, fleet = crawls.both(known.Graph, LOG_LEVEL="DEBUG")
+    assert words(fleet) == words(stock)
+    assert len(words(stock)) == 1
+    assert "no more duplicates will be shown" in words(stock)[0]
+
+
+@pytest.mark.parametrize("spider", [known.Graph, known.Unwritable])
+def test_every_repeat_is_logged_where_that_is_wanted(crawls: Crawls, spider: type[known.Counting]) -> None:
+    stock, fleet = crawls.both(spider, LOG_LEVEL="DEBUG", DUPEFILTER_DEBUG=True)
+    assert fleet.repeated == stock.repeated
+    assert len(stock.repeats) == stock.filtered > 3
+    assert all("(referer: http://" in line for line in fleet.repeats)
 
 
 def test_a_page_met_too_deep_is_fetched_when_it_is_met_again(crawls: Crawls) -> None:

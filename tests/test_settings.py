@@ -51,6 +51,11 @@ ANOTHER: dict[str, tuple[Any, str, Any]] = {
     "FLEET_ORDER": ("fifo", "lifo", False),
     "FLEET_DURABILITY": ("normal", "durability", "normal"),
     "FLEET_KNOWN_URLS": ("10", "known_urls", 10),
+    "FLEET_SEEN": ("rolling", "seen_kind", "rolling"),
+    "FLEET_SEEN_CAPACITY": ("5000", "seen_capacity", 5000),
+    "FLEET_SEEN_ERROR": ("0.01", "seen_error", 0.01),
+    "FLEET_SEEN_WINDOW": ("12h", "seen_window", 12 * 3600.0),
+    "FLEET_SEEN_HOT": ("4", "seen_hot", 4),
     "FLEET_BACKOFF": ("1.5", "first", 1.5),
     "FLEET_BACKOFF_MAX": (30, "most", 30.0),
     "FLEET_BREAKER": ("0", "failures", 0),
@@ -61,7 +66,8 @@ ANOTHER: dict[str, tuple[Any, str, Any]] = {
 
 
 def flat(options: Options) -> dict[str, Any]:
-    return {**asdict(options), **asdict(options.plan), **asdict(options.plan.backoff)}
+    seen = {f"seen_{name}": value for name, value in asdict(options.plan.seen).items()}
+    return {**asdict(options), **asdict(options.plan), **asdict(options.plan.backoff), **seen}
 
 
 @pytest.mark.parametrize("setting", TABLE, ids=lambda setting: setting.name)
@@ -69,7 +75,8 @@ def test_every_setting_is_read(setting: Setting) -> None:
     value, option, result = ANOTHER[setting.name]
     before, after = flat(options()), flat(options(**{setting.name: value}))
     assert after[option] == result != before[option]
-    assert {name for name in after if after[name] != before[name]} - {"plan", "backoff"} == {option}
+    wholes = {"plan", "backoff", "seen", "urls_expected"}
+    assert {name for name in after if after[name] != before[name]} - wholes == {option}
 
 
 @pytest.mark.parametrize("setting", TABLE, ids=lambda setting: setting.name)
@@ -88,6 +95,36 @@ def test_what_makes_no_sense_is_refused_by_name(setting: Setting, value: Any) ->
         value = 7  # any text may be a name
     with pytest.raises(SettingError, match=f"^{setting.name} = .* cannot be used: it must be "):
         options(**{setting.name: value})
+
+
+@pytest.mark.parametrize(
+    ("value", "seconds"),
+    [("90s", 90), ("15m", 900), ("12h", 43200), ("7d", 604800), (" 2W ", 1209600), ("0.5h", 1800), (60, 60)],
+)
+def test_a_window_is_a_time(value: Any, seconds: float) -> None:
+    assert options(FLEET_SEEN_WINDOW=value).plan.seen.window == seconds
+
+
+@pytest.mark.parametrize("value", ["0", "d", "7 days", "-1d", "1e400d", 0])
+def test_a_window_that_is_no_time_is_refused(value: Any) -> None:
+    with pytest.raises(
+        SettingError, match="it must be a time above 0: seconds, or as 90s, 15m, 12h, 7d or 2w"
+    ):
+        options(FLEET_SEEN_WINDOW=value)
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({}, float("inf")),
+        ({"FLEET_SEEN_CAPACITY": 7}, 7),
+        ({"FLEET_SEEN": "bloom"}, 1_000_000),
+        ({"FLEET_SEEN": "bloom", "FLEET_SEEN_CAPACITY": 7}, 7),
+        ({"FLEET_SEEN": "rolling", "FLEET_SEEN_CAPACITY": 7}, float("inf")),
+    ],
+)
+def test_from_how_many_urls_on_their_cost_is_told(settings: dict[str, Any], expected: float) -> None:
+    assert options(**settings).urls_expected == expected
 
 
 @pytest.mark.parametrize("name", ["FLEET_COMMIT_SIZE", "FLEET_LOOKAHEAD", "FLEET_KNOWN_URLS"])

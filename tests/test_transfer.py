@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from scrapy_fleet.model import Batch, Entry, Outcome, Override, Plan, Snapshot, Worker
+from scrapy_fleet.model import Batch, Entry, Outcome, Override, Plan, SeenPlan, Snapshot, Worker
 from scrapy_fleet.ops.cli import main
 from scrapy_fleet.ops.snapshot_file import Damaged, check
 from scrapy_fleet.settings import open_store
@@ -22,10 +22,10 @@ from tests.servers import redis_binary, required, shared_server, valkey_binary
 PLAN = Plan()
 
 
-def fill(store: Store, pages: int = 300) -> None:
+def fill(store: Store, pages: int = 300, plan: Plan = PLAN) -> None:
     """Some waiting, some done, one dead; nobody is in it in the end."""
     worker = Worker("w")
-    store.join(worker, PLAN, 60)
+    store.join(worker, plan, 60)
     adds = tuple(Entry(f"host{n % 3}", b"%d" % n, n % 2, n * 7919, seed=n == 5) for n in range(pages))
     leases = store.commit(Batch(worker="w", seq=1, adds=adds, want=20)).leases
     outcomes = tuple(Outcome(lease.token, items=(b"item %d" % lease.token,)) for lease in leases[1:])
@@ -84,6 +84,29 @@ def test_from_one_store_to_another_and_back(binary: Any, tmp_path: Path) -> None
     with closing(open_store(back, "c")) as store:
         joined = store.join(Worker("next"), PLAN, 60)
         assert (joined.resumed, joined.state, joined.seeding.value) == (True, {"key": b"\1x"}, "done")
+
+
+@pytest.mark.parametrize("seen", [SeenPlan("bloom", capacity=100), SeenPlan("rolling"), SeenPlan("off")])
+def test_a_crawl_keeps_its_filter(seen: SeenPlan, tmp_path: Path) -> None:
+    server, name = shared_server(required(valkey_binary())).url, f"carried-{uuid.uuid4().hex}"
+    first, file, again = f"sqlite:{tmp_path}/first", tmp_path / "crawl.snapshot", tmp_path / "again.snapshot"
+    keys = tuple(range(0, 3000, 7))
+    with closing(open_store(first, "c")) as store:
+        fill(store, plan=Plan(seen=seen))
+        count = store.mark(keys)
+    fleet("snapshot", "c", str(file), "--url", first)
+    fleet("restore", str(file), "--url", server, "--crawl", name)
+    fleet("snapshot", name, str(again), "--url", server)
+    fleet("restore", str(again), "--url", f"sqlite:{tmp_path}/back", "--crawl", "c")
+    asked = tuple(range(4000))
+    views = []
+    for url, crawl in ((first, "c"), (server, name), (f"sqlite:{tmp_path}/back", "c")):
+        with closing(open_store(url, crawl, create=False)) as store:
+            view = store.seen_info()
+            views.append((view.plan, view.count, view.layers, store.seen(asked)))
+    assert views[0] == views[1] == views[2]
+    assert views[0][0] == seen
+    assert views[0][1] >= count
 
 
 @pytest.fixture

@@ -6,7 +6,9 @@ of them before it drops it; dropping them first is what makes a crawl of a real 
 
 from __future__ import annotations
 
+import math
 from collections.abc import AsyncIterator, Iterable, Iterator
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from pydispatch.dispatcher import getAllReceivers  # type: ignore[import-untyped]
@@ -23,7 +25,9 @@ if TYPE_CHECKING:
 class KnownUrls:
     """URLs that were queued lately, exactly as they are written; bounded, the older half goes first.
 
-    It is fed by the scheduler alone: a link that depth or offsite rules dropped may come again.
+    It is fed by the scheduler alone: a link that depth or offsite rules dropped may come again. Where the
+    store forgets by age, nothing is remembered here for longer than ``max_age`` seconds: the store must hear
+    now and then that a link is still met, and decides when it is fetched again.
     """
 
     def __init__(self, crawler: Crawler) -> None:
@@ -31,20 +35,33 @@ class KnownUrls:
         self._recent: set[str] = set()
         self._older: set[str] = set()
         self._half = 0
+        self._max_age = math.inf
+        self._since = monotonic()
 
-    def limit(self, urls: int) -> None:
-        """Set the bound; what counts as the same request must be decided by its URL."""
+    def limit(self, urls: int, max_age: float = math.inf) -> None:
+        """Set the bounds; what counts as the same request must be decided by its URL."""
         fingerprinter = self._crawler.request_fingerprinter
         self._half = urls // 2 if type(fingerprinter) is RequestFingerprinter else 0
+        self._max_age = max_age
 
     def add(self, request: Request) -> None:
         if self._half and _is_plain(request):
             self._recent.add(request.url)
             if len(self._recent) >= self._half:
-                self._recent, self._older = set(), self._recent
+                self._turn()
+
+    def _turn(self) -> None:
+        self._recent, self._older = set(), self._recent
+        self._since = monotonic()
 
     def clear(self) -> None:
         self._recent, self._older = set(), set()
+
+    def _age(self) -> None:
+        if (age := monotonic() - self._since) >= self._max_age:
+            self.clear()
+        if 2 * age >= self._max_age:
+            self._turn()
 
     def __contains__(self, request: Request) -> bool:
         url = request.url
@@ -53,6 +70,7 @@ class KnownUrls:
     @property
     def usable(self) -> bool:
         """Not while somebody listens to dropped requests: they would not hear of these."""
+        self._age()
         return self._half > 0 and not self.somebody_listens
 
     @property
@@ -80,41 +98,42 @@ class KnownUrlsMiddleware:
         self, response: Response, result: Iterable[Any], spider: Spider | None = None
     ) -> Iterator[Any]:
         known, dropped, items = self._usable(), 0, 0
+        repeat: Request | None = None
         try:
             for each in result:
                 if not isinstance(each, Request):
                     items += 1
                 elif each in known:
-                    dropped += 1
+                    dropped, repeat = dropped + 1, each
                     continue
                 yield each
         finally:
-            self._count(dropped, items)
+            self._count(repeat, dropped, items)
 
     # Twice the same, since nearly all links of a crawl come through here: a call for each would be dear.
     async def process_spider_output_async(
         self, response: Response, result: AsyncIterator[Any], spider: Spider | None = None
     ) -> AsyncIterator[Any]:
         known, dropped, items = self._usable(), 0, 0
+        repeat: Request | None = None
         try:
             async for each in result:
                 if not isinstance(each, Request):
                     items += 1
                 elif each in known:
-                    dropped += 1
+                    dropped, repeat = dropped + 1, each
                     continue
                 yield each
         finally:
-            self._count(dropped, items)
+            self._count(repeat, dropped, items)
 
     def _usable(self) -> KnownUrls | tuple[()]:
         scheduler = scheduler_of(self.crawler)
         return scheduler.known_urls if scheduler is not None and scheduler.known_urls.usable else ()
 
-    def _count(self, dropped: int, items: int) -> None:
-        if dropped:
-            assert self.crawler.stats is not None
-            self.crawler.stats.inc_value("dupefilter/filtered", dropped)
+    def _count(self, repeat: Request | None, dropped: int, items: int) -> None:
+        if repeat is not None and (scheduler := scheduler_of(self.crawler)) is not None:
+            scheduler.repeats.early(repeat, dropped)
         if items > self._most_items and (scheduler := scheduler_of(self.crawler)) is not None:
             self._most_items = items
             scheduler.seam.expect_items(items)

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import logging
-from hashlib import blake2b
+import time
 from typing import TYPE_CHECKING
 
 from scrapy import Request, Spider, signals
 from scrapy.core.scheduler import BaseScheduler
 from twisted.internet.defer import Deferred
 
+from scrapy_fleet import filters
 from scrapy_fleet import settings as fleet_settings
+from scrapy_fleet.crawl.capacity import Capacity
 from scrapy_fleet.crawl.codec import Codec
 from scrapy_fleet.crawl.known import KnownUrls
 from scrapy_fleet.crawl.lost import Lost
 from scrapy_fleet.crawl.parents import Parents
+from scrapy_fleet.crawl.repeats import Repeats
 from scrapy_fleet.crawl.running import Running
 from scrapy_fleet.crawl.seam import EventLoop, Seam
 from scrapy_fleet.crawl.seeds import SeedCounts
@@ -23,8 +26,10 @@ from scrapy_fleet.crawl.stats import Numbers
 from scrapy_fleet.crawl.tasks import Tasks, is_task
 from scrapy_fleet.errors import FleetError, Unreadable, Unstorable
 from scrapy_fleet.frontier import Frontier
-from scrapy_fleet.model import Entry, Joined, Lease, Outcome, Seeding
+from scrapy_fleet.keys import key_of, seed_key_of
+from scrapy_fleet.model import Entry, Joined, Lease, Outcome, Seeding, SeenPlan
 from scrapy_fleet.process import this_worker
+from scrapy_fleet.seen import early_memory
 from scrapy_fleet.settings import Options
 
 if TYPE_CHECKING:
@@ -65,7 +70,6 @@ class Scheduler(BaseScheduler):
         self._seeds_failed = False
         self.running = Running()
         self.tasks = Tasks(self)
-        self._local_keys: set[int] = set()
         self._unstorable_told = False
         self._lost = Lost()
         self._closed = False
@@ -87,12 +91,17 @@ class Scheduler(BaseScheduler):
         self.codec = Codec(spider)
         self.state = SpiderState(spider)
         self.numbers = Numbers(self.crawler)
-        self.known_urls.limit(options.known_urls)
+        self.repeats = Repeats(spider, self.codec, self.known_urls)
+        # Who wants a line for every repeat is to see those of the early memory too.
+        self._capacity = Capacity(options)
+        seen = options.plan.seen
+        self.known_urls.limit(0 if self.repeats.all_shown else options.known_urls, early_memory(seen))
+        self._local_plan = seen if seen.kind == "rolling" else SeenPlan()
+        self._local_keys = filters.in_memory(self._local_plan)
         assert self.crawler.request_fingerprinter is not None
         self._fingerprint = self.crawler.request_fingerprinter.fingerprint
         self._filtered = options.filtered
         self._seed_lane = options.seeds_apart
-        self._debug = self.crawler.settings.getbool("DUPEFILTER_DEBUG")
         assert self.crawler.stats is not None
         self._stats = self.crawler.stats
         worker = this_worker()
@@ -251,12 +260,8 @@ class Scheduler(BaseScheduler):
             return None
         fingerprint = self._fingerprint(request)
         if request.dont_filter or not self._filtered:
-            # Seeds are not filtered, but are recognised when start() has to begin again.
-            text = b"%d %d %s" % (self.run, self._seed_counts.next(fingerprint), fingerprint)
-            fingerprint = blake2b(text, digest_size=8).digest()
-        elif len(fingerprint) < 8:
-            fingerprint = blake2b(fingerprint, digest_size=8).digest()
-        return int.from_bytes(fingerprint[:8], "big", signed=True)
+            return seed_key_of(fingerprint, self.run, self._seed_counts.next(fingerprint))
+        return key_of(fingerprint)
 
     def lease_of(self, request: Request) -> Lease | None:
         """The lease that a request runs under; None if it has none of its own (any more)."""
@@ -287,10 +292,9 @@ class Scheduler(BaseScheduler):
             )
         self._stats.inc_value("scheduler/unserializable")
         if key is not None:
-            if key in self._local_keys:
-                self._stats.inc_value("dupefilter/filtered")
+            if not self._local_keys.add(key, time.monotonic()):
+                self.repeats.here(request)
                 return False
-            self._local_keys.add(key)
             assert self.frontier is not None
             self.frontier.outbox.keep(marks=[key])
         self.running.keep(request, self.running.token(self._parent_of(parent)))
@@ -327,7 +331,7 @@ class Scheduler(BaseScheduler):
     def emptied(self, held: list[Lease]) -> list[Entry]:
         # Links that were queued before are lost: they must be taken when they are met again.
         self.known_urls.clear()
-        self._local_keys.clear()
+        self._local_keys = filters.in_memory(self._local_plan)
         return [self._entry_of(lease) for lease in held]
 
     def _entry_of(self, lease: Lease) -> Entry:
@@ -341,17 +345,10 @@ class Scheduler(BaseScheduler):
     def added(self, accepted: int, known: list[Entry]) -> None:
         if accepted:
             self._stats.inc_value("scheduler/enqueued", accepted)
-        if not known:
-            return
-        self._stats.inc_value("dupefilter/filtered", len(known))
-        if self._debug or self.known_urls.somebody_listens:
-            for entry in known:
-                request = self.codec.decode(entry.payload)
-                if self._debug:
-                    logger.debug("Filtered duplicate request: %s", request)
-                self.crawler.signals.send_catch_log(
-                    signals.request_dropped, request=request, spider=self.spider
-                )
+            assert self.frontier is not None
+            self._capacity.look(self.frontier.counts.accepted)
+        if known:
+            self.repeats.in_store(known)
 
     def seeds_done(self) -> None:
         """``start()`` has ended. Seeds that run from memory must be done before the seeding is."""

@@ -25,6 +25,7 @@ from scrapy_fleet.ops.host_arguments import (
 )
 from scrapy_fleet.ops.importing import run_import
 from scrapy_fleet.ops.push_arguments import add_push, finish_push_options
+from scrapy_fleet.ops.seen_arguments import add_seen_command, finish_seen_options, run_seen_command
 from scrapy_fleet.ops.transfer_arguments import (
     NEED_PROJECT,
     TRANSFER_COMMANDS,
@@ -50,6 +51,7 @@ examples:
   %(prog)s dead news requeue --all     try again what was given up
   %(prog)s throttle HOST --delay 2     be gentler to a site, at once and everywhere
   %(prog)s why URL                     where it is, and what it waits for
+  %(prog)s seen                        how many URLs it has met, and what they take
   %(prog)s doctor                      what is wrong, and how to mend it
 """
 
@@ -100,6 +102,7 @@ def add_commands(parser: argparse.ArgumentParser, prog: str) -> None:
     add_host_commands(commands, where, prog)
     add_push(commands, where, prog)
     add_data_commands(commands, crawl, where, prog)
+    add_seen_command(commands, where, prog)
 
     peek = commands.add_parser(
         "peek", parents=[crawl, where], help="the next requests",
@@ -183,6 +186,8 @@ def finish_options(parser: argparse.ArgumentParser, opts: argparse.Namespace, re
         _finish_dead(parser, opts)
     elif opts.fleet_command == "push":
         finish_push_options(parser, opts)
+    elif opts.fleet_command == "seen":
+        finish_seen_options(parser, opts)
     elif hasattr(opts, "words"):
         finish_host_options(parser, opts)
 
@@ -256,6 +261,8 @@ def _run(opts: argparse.Namespace, settings: BaseSettings | None) -> int:
             "new": opts.new,
         }
         return push(place, opts.crawl, opts.tasks, **given)
+    if opts.fleet_command == "seen":
+        return run_seen_command(place, opts)
     if opts.fleet_command in TRANSFER_COMMANDS:
         return run_transfer_command(place, opts)
     if opts.fleet_command in ("workers", "pause", "resume", "stop", "clear"):
@@ -291,8 +298,8 @@ def _place(opts: argparse.Namespace, settings: BaseSettings | None) -> Place:
     from scrapy_fleet.ops.place import Place, project_settings
 
     named = opts.url is not None or opts.jobdir is not None
-    # 'why' needs the project's fingerprinter, wherever the crawl is.
-    wants = opts.own or opts.fleet_command in ("doctor", "why", *NEED_PROJECT)
+    # 'why' and 'seen' need the project's fingerprinter, wherever the crawl is.
+    wants = opts.own or opts.fleet_command in ("doctor", "seen", "why", *NEED_PROJECT)
     if settings is None and (wants or not named):
         settings = project_settings()
         if settings is None and opts.own:

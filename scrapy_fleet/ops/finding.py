@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Callable, Iterator
-from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
@@ -18,6 +17,7 @@ from scrapy.utils.request import RequestFingerprinter
 
 from scrapy_fleet.crawl.codec import Codec, describe
 from scrapy_fleet.errors import FleetError
+from scrapy_fleet.keys import key_of, seed_key_of
 from scrapy_fleet.model import Kind, Row
 from scrapy_fleet.ops.place import is_drop_in
 
@@ -41,59 +41,62 @@ class Found(Struct, frozen=True):
 # What the crawl calls the same request
 
 
-def fingerprinter_of(settings: BaseSettings | None, crawl: str) -> Any:
-    """The fingerprinter of the project, or of the spider with the crawl's name if it sets one."""
+def crawler_of(settings: BaseSettings | None, crawl: str) -> Crawler:
+    """A crawler with the settings of the project, and of the spider with the crawl's name if there is one."""
     own = Settings() if settings is None else settings.copy()
     try:
         crawler = Crawler(_spider(own, crawl), Settings(own))
-        drop_in = is_drop_in(crawler.settings)
         crawler.addons.load_settings(crawler.settings)  # an add-on may bring its own
-        if drop_in:
+    except Exception as error:  # whatever a project's classes may raise
+        raise FleetError(f"The settings of the project cannot be read: {error!r}.") from error
+    return crawler
+
+
+def fingerprinter_of(settings: BaseSettings | None, crawl: str) -> Any:
+    """The fingerprinter of the project, or of the spider with the crawl's name if it sets one."""
+    crawler = crawler_of(settings, crawl)
+    try:
+        if is_drop_in(crawler.settings):
             from scrapy_fleet.scrapy_redis.scheduler import filter_fingerprinter
 
-            if (own_filter := filter_fingerprinter(crawler)) is not None:
-                return own_filter
+            if (own := filter_fingerprinter(crawler)) is not None:
+                return own
         return build_from_crawler(load_object(crawler.settings["REQUEST_FINGERPRINTER_CLASS"]), crawler)
-    except Exception as error:  # whatever a project's classes may raise
+    except Exception as error:
         raise FleetError(f"The project's fingerprinter of requests cannot be made: {error!r}.") from error
 
 
 def _spider(settings: BaseSettings, name: str) -> type[Spider]:
-    if not settings.getlist("SPIDER_MODULES"):
-        return Spider
-    loader = load_object(settings["SPIDER_LOADER_CLASS"]).from_settings(settings.frozencopy())
-    found: type[Spider] = loader.load(name) if name in loader.list() else Spider
-    return found
+    if settings.getlist("SPIDER_MODULES"):
+        loader = load_object(settings["SPIDER_LOADER_CLASS"]).from_settings(settings.frozencopy())
+        if name in loader.list():
+            found: type[Spider] = loader.load(name)
+            return found
+    return type("AnySpider", (Spider,), {"name": name})
 
 
 def keys_of(fingerprint: bytes, run: int) -> tuple[int, int]:
     """Under which keys the scheduler marks it as seen: as a link, and as a start request of this run."""
-    seed = blake2b(b"%d %d %s" % (run, 1, fingerprint), digest_size=8).digest()
-    if len(fingerprint) < 8:
-        fingerprint = blake2b(fingerprint, digest_size=8).digest()
-    return int.from_bytes(fingerprint[:8], "big", signed=True), int.from_bytes(seed, "big", signed=True)
+    return key_of(fingerprint), seed_key_of(fingerprint, run, 1)
 
 
-class Search:
-    """Looks for one URL, at no more than ``limit`` waiting and as many dead entries."""
+class Walk:
+    """Goes through the entries of a crawl, no more than ``limit`` waiting and as many dead ones, and picks
+    those that match."""
 
-    def __init__(self, store: Store, url: str, fingerprinter: Any, limit: int) -> None:
+    def __init__(self, store: Store, limit: int) -> None:
         self.looked = 0
         """At how many waiting entries."""
         self.complete = True
         self._store = store
         self._limit = limit
-        self._fingerprint: Callable[[Request], bytes] = fingerprinter.fingerprint
-        # Scrapy's own goes by the URL: what has another path need not be fingerprinted.
-        self._by_path = type(fingerprinter) is RequestFingerprinter
-        request = Request(url)
-        self.url = request.url
-        self.fingerprint = self._fingerprint(request)
-        self._rough = _rough(self.url)
-        self._codec = _AnySpiders()
+
+    def _match(self, row: Row) -> bool | None:
+        """Whether it is unfiltered, if it is meant; else None."""
+        raise NotImplementedError
 
     def everywhere(self, slots: list[str], tell: Callable[[str, int], None]) -> Iterator[Found]:
-        """Entries of this URL, in the order of their life: what moves on meanwhile is met later."""
+        """Entries that match, in the order of their life: what moves on meanwhile is met later."""
         self.looked, self.complete = 0, True
         for slot in slots:
             yield from self._waiting(slot, tell)
@@ -138,6 +141,21 @@ class Search:
             known = {row.id for row in rows}
             at = start + len(rows)
 
+
+class Search(Walk):
+    """Looks for one URL."""
+
+    def __init__(self, store: Store, url: str, fingerprinter: Any, limit: int) -> None:
+        super().__init__(store, limit)
+        self._fingerprint: Callable[[Request], bytes] = fingerprinter.fingerprint
+        # Scrapy's own goes by the URL: what has another path need not be fingerprinted.
+        self._by_path = type(fingerprinter) is RequestFingerprinter
+        request = Request(url)
+        self.url = request.url
+        self.fingerprint = self._fingerprint(request)
+        self._rough = _rough(self.url)
+        self._codec = AnySpiders()
+
     def _match(self, row: Row) -> bool | None:
         """Whether it is unfiltered, if it is a request for this URL; else None."""
         same = False
@@ -153,7 +171,7 @@ class Search:
             return False if same else None
 
 
-class _AnySpiders(Codec):
+class AnySpiders(Codec):
     """Reads the requests of a spider that need not be there: nobody will call them back."""
 
     def __init__(self) -> None:

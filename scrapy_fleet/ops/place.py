@@ -141,6 +141,11 @@ class Place(NamedTuple):
             return own.resolve(None)
         raise FleetError(self._not_found(wanted, list(found)))
 
+    def for_new(self, crawl: str) -> Place:
+        """Where a crawl is to be that is not there yet."""
+        self._need_lasting()
+        return self._of_spider(crawl) or self
+
     def open(self, crawl: str) -> Store:
         """A crawl that is there."""
         return self.connect(crawl, create=False)

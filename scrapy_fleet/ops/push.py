@@ -166,7 +166,7 @@ def _not_json(data: bytes) -> str:
 
 
 def _insist(call: Callable[[], T]) -> T:
-    """Every call may be repeated: what was pushed is recognised."""
+    """If an answer is lost, what was pushed with that call is pushed twice: rather that than not at all."""
     began, pause = time.monotonic(), 0.05
     while True:
         try:

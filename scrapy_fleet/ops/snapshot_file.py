@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from scrapy_fleet.cargo import Piece
 from scrapy_fleet.errors import FleetError
-from scrapy_fleet.model import Counts
+from scrapy_fleet.model import Counts, SeenPlan
 
 MAGIC = b"scrapy-fleet snapshot 1\n"
 PIECES_AT_ONCE = 200
@@ -27,10 +27,26 @@ LONGEST = 1 << 30
 _length = struct.Struct(">L")
 
 
+class Filter(Struct, frozen=True, tag="filter"):
+    """How keys are known. It comes before all else."""
+
+    plan: SeenPlan
+    count: int
+
+
 class Keys(Struct, frozen=True, tag="keys"):
-    """Keys that were seen. They come before all else."""
+    """Keys that were seen. They come before all pieces."""
 
     keys: list[int]
+
+
+class Blocks(Struct, frozen=True, tag="blocks"):
+    """What a Bloom filter has instead: its blocks, by their numbers."""
+
+    blocks: list[tuple[int, bytes]]
+
+
+Seen = Filter | Keys | Blocks
 
 
 class Head(Struct, frozen=True):
@@ -43,9 +59,9 @@ class Head(Struct, frozen=True):
     items: int
 
 
-Frame = list[Piece | Keys]
+Frame = list[Piece | Seen]
 _encode = msgspec.msgpack.Encoder().encode
-_decode_frame = msgspec.msgpack.Decoder(list[Piece | Keys]).decode
+_decode_frame = msgspec.msgpack.Decoder(list[Piece | Seen]).decode
 _decode_head = msgspec.msgpack.Decoder(Head).decode
 
 
@@ -53,7 +69,7 @@ class Damaged(FleetError):
     """It is not whole, and nothing of it is used."""
 
 
-def write(path: Path, head: Head, pieces: Iterable[Piece | Keys]) -> int:
+def write(path: Path, head: Head, pieces: Iterable[Piece | Seen]) -> int:
     """Write the file, which is there only when it is whole; how many bytes it has."""
     part = path.with_name(f"{path.name}.part")
     try:
@@ -100,7 +116,7 @@ def check(path: Path) -> Head:
     return head
 
 
-def read(path: Path) -> Iterator[Piece | Keys]:
+def read(path: Path) -> Iterator[Piece | Seen]:
     """What is in it, behind its head."""
     for frame in islice(_frames(path), 1, None):
         yield from _decode_frame(frame)

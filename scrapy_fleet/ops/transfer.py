@@ -16,7 +16,7 @@ from scrapy_fleet.model import Counts, Snapshot
 from scrapy_fleet.ops import snapshot_file
 from scrapy_fleet.ops.place import Place
 from scrapy_fleet.ops.show import count, number, plain, print_json, size
-from scrapy_fleet.ops.snapshot_file import Head, Keys
+from scrapy_fleet.ops.snapshot_file import Blocks, Filter, Head, Keys, Seen
 
 if TYPE_CHECKING:
     from scrapy_fleet.store.base import Store
@@ -49,7 +49,18 @@ def at_rest(store: Store) -> Snapshot:
     return snapshot
 
 
-def seen_of(store: Store) -> Iterator[Keys]:
+def seen_of(store: Store) -> Iterator[Seen]:
+    """What was seen, and how it is known. (Times of a rolling filter are not kept: all was met just now.)"""
+    view = store.seen_info()
+    if view.plan is not None:
+        yield Filter(view.plan, view.count)
+        if view.plan.kind == "bloom":
+            yield from _blocks_of(store)
+            return
+    yield from keys_of(store)
+
+
+def keys_of(store: Store) -> Iterator[Keys]:
     cursor, keys = store.seen_keys("", KEYS_AT_ONCE)
     while True:
         if keys:
@@ -57,6 +68,14 @@ def seen_of(store: Store) -> Iterator[Keys]:
         if not cursor:
             return
         cursor, keys = store.seen_keys(cursor, KEYS_AT_ONCE)
+
+
+def _blocks_of(store: Store) -> Iterator[Blocks]:
+    cursor, blocks = store.bloom_blocks()
+    yield Blocks(blocks)
+    while cursor:
+        cursor, blocks = store.bloom_blocks(cursor)
+        yield Blocks(blocks)
 
 
 def snapshot(place: Place, crawl: str, path: Path, *, replace: bool, as_json: bool) -> int:
@@ -76,7 +95,7 @@ def snapshot(place: Place, crawl: str, path: Path, *, replace: bool, as_json: bo
     return 0
 
 
-def _unchanged(store: Store, before: Snapshot) -> Iterator[Piece | Keys]:
+def _unchanged(store: Store, before: Snapshot) -> Iterator[Piece | Seen]:
     """All of the crawl; if it was changed meanwhile, the file is not finished."""
     yield from chain(seen_of(store), store.dump())
     if _same(before) != _same(store.snapshot(0)):
@@ -139,11 +158,18 @@ def _bring(store: Store, path: Path, head: Head) -> Snapshot:
     pieces: list[Piece] = []
     frames = snapshot_file.read(path)
     for frame in frames:
-        if not isinstance(frame, Keys):
-            pieces.append(frame)
-            break
-        store.mark(tuple(frame.keys))
-    store.load(chain(pieces, (piece for piece in frames if not isinstance(piece, Keys))))
+        match frame:
+            case Filter():
+                seen = frame
+                store.use_seen(seen.plan)
+            case Keys():
+                store.mark(tuple(frame.keys))
+            case Blocks():
+                store.load_bloom(seen.plan, frame.blocks, seen.count)
+            case _:
+                pieces.append(frame)
+                break
+    store.load(chain(pieces, (piece for piece in frames if not isinstance(piece, Seen))))
     after = store.snapshot(0)
     if (_settled(after.counts), after.seen, after.items) != (head.counts, head.seen, head.items):
         raise FleetError(

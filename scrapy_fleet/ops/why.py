@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from contextlib import closing
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -15,6 +14,7 @@ from scrapy_fleet.ops.finding import Found, Search, fingerprinter_of, keys_of, s
 from scrapy_fleet.ops.hosts import is_blocked, moment
 from scrapy_fleet.ops.overrides import host_in
 from scrapy_fleet.ops.place import Place
+from scrapy_fleet.ops.progress import Progress
 from scrapy_fleet.ops.show import count, duration, number, paint, plain, print_json
 from scrapy_fleet.ops.status import look
 
@@ -63,34 +63,17 @@ def _find(
     for _ in range(2):
         keys = keys_of(search.fingerprint, store.snapshot(0).run)
         seen = store.seen(keys)
-        with _Progress(quiet=quiet) as progress:
-            met = {(one.row.slot, one.row.id): one for one in search.everywhere(slots, progress.tell)}
+        with Progress(quiet=quiet) as progress:
+
+            def tell(slot: str, looked: int) -> None:
+                progress.tell(f"looked at {number(looked)} waiting requests ({plain(slot)})")
+
+            met = {(one.row.slot, one.row.id): one for one in search.everywhere(slots, tell)}
         # One that was put back meanwhile may have slipped by. That it does so twice is unlikely.
         if met or not any(seen) or not search.complete:
             break
     order = ("leased", "waiting", "dead")
     return seen, sorted(met.values(), key=lambda one: (order.index(one.state), one.behind or 0))
-
-
-class _Progress:
-    """Says on the terminal how far the search is, and takes it away again."""
-
-    def __init__(self, *, quiet: bool) -> None:
-        self._shown = False
-        self._quiet = quiet or not sys.stderr.isatty()
-
-    def __enter__(self) -> _Progress:
-        return self
-
-    def tell(self, slot: str, looked: int) -> None:
-        if not self._quiet:
-            self._shown = True
-            text = f"\r\033[Klooked at {number(looked)} waiting requests ({plain(slot)})"
-            print(text, end="", file=sys.stderr, flush=True)
-
-    def __exit__(self, *_: object) -> None:
-        if self._shown:
-            print("\r\033[K", end="", file=sys.stderr, flush=True)
 
 
 def _state(seen: bool, found: list[Found], complete: bool) -> State:

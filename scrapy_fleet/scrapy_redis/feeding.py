@@ -143,7 +143,7 @@ class Feeder:
                 else:
                     for data in spider.fetch_data(spider.redis_key, spider.redis_batch_size) or ():
                         task = data.encode(spider.redis_encoding) if isinstance(data, str) else data
-                        scheduler.frontier.add(task_entry(task, once=False))
+                        scheduler.frontier.add(task_entry(task))
                         found += 1
             except Exception:
                 logger.exception("Reading tasks from %r failed.", spider.redis_key)

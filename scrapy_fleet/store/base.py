@@ -47,6 +47,13 @@ that holds nothing else, and nothing is added to it. So an entry that dies at
 ``Plan.max_attempts`` was alone with the worker it took along. A suspect that has waited for
 ``PATIENCE`` seconds makes workers that ask get nothing, so that one runs dry and can take it.
 
+**Seen.** How keys are known is said by ``Plan.seen`` (see :mod:`scrapy_fleet.seen`). What the first worker to
+join asks for is settled for as long as the keys are kept: until a new run that forgets them, or
+:meth:`Store.clear`. A worker that asks for another then is refused
+(:class:`~scrapy_fleet.errors.SeenDiffers`), and nothing is changed. A rolling filter is kept from run to run,
+whatever ``Plan.keep_seen`` says, and its times are the newest plan's. Its generations begin and end with
+commits that bring keys.
+
 **Control.** The crawl's mode is kept with it and told in every answer. In ``pause`` and ``stop`` a commit
 hands out no leases; all else works. A pause lasts until the crawl is told to run. A stop is for the
 fleet that is running: a worker that comes (and does not come back, see ``join``) while none other
@@ -76,6 +83,8 @@ from scrapy_fleet.model import (
     Plan,
     Receipt,
     Row,
+    SeenPlan,
+    SeenView,
     SlotView,
     Snapshot,
     Worker,
@@ -89,6 +98,7 @@ MAX_WANT = 256
 """Leases a single commit may bring at most; what is wanted beyond comes with the next."""
 MAX_ITEMS = 1000
 """Items that a consumer gets at a time, at most."""
+CONVERTED_IN_USE = "The filter cannot be converted while workers are in the crawl. Stop them first."
 
 
 class Store(Protocol):
@@ -102,7 +112,7 @@ class Store(Protocol):
 
         A worker that was given up and comes back says to which ``run`` it belongs: it begins none anew.
 
-        A new run clears all entries, slots and counters, and what was seen unless ``plan.keep_seen``.
+        A new run clears all entries, slots and counters, and what was seen if ``plan.forgets``.
         The first worker to come gets the seeding (``Seeding.MINE``); later, whoever joins, commits or
         beats while nobody has it and it has not ended. ``ttl`` is how many seconds of
         silence the others allow. Joining twice under one id changes nothing but plan and ttl.
@@ -150,8 +160,7 @@ class Store(Protocol):
         Then mark keys as seen without queueing anything.
 
         They are treated as ``adds`` of a batch are: what is accepted opens a finished crawl again. The
-        crawl is made if it is not there. Entries that have keys of their own can be pushed again after
-        a lost answer: that changes nothing.
+        crawl is made if it is not there. How keys are known is settled by keys as :meth:`mark` does it.
         """
 
     def waiting(self, slot: str) -> int:
@@ -180,7 +189,8 @@ class Store(Protocol):
         """Tell the fleet to run, to pause or to stop; the workers learn it with their next answer."""
 
     def clear(self) -> None:
-        """Forget the crawl: entries, what was seen, items, counters, state, slots, overrides, papers, mode.
+        """Forget the crawl: entries, what was seen and how, items, counters, state, slots, overrides, papers,
+        mode.
 
         It is as if it were new, with the next ``run``. While live workers are in it, it raises
         :class:`~scrapy_fleet.errors.StoreError` and changes nothing; silent ones are forgotten.
@@ -197,6 +207,40 @@ class Store(Protocol):
 
     def seen(self, keys: tuple[int, ...]) -> tuple[bool, ...]:
         """Which of these keys the crawl has met."""
+
+    def seen_info(self) -> SeenView:
+        """How many keys, how they are known, and what that takes."""
+
+    def use_seen(self, plan: SeenPlan) -> None:
+        """Settle how keys are known, as the first worker does; if it is settled otherwise, it raises
+        :class:`~scrapy_fleet.errors.SeenDiffers`."""
+
+    def mark(self, keys: tuple[int, ...]) -> int:
+        """Mark keys as seen, in pieces; how many were new. If the filter is not settled, it is exact."""
+
+    def forget(self, keys: tuple[int, ...]) -> int:
+        """Keys are not seen any more, in pieces; how many were. A Bloom filter cannot
+        (:class:`~scrapy_fleet.errors.NoKeys`)."""
+
+    def seen_keys(self, cursor: str = "", limit: int = 1000) -> tuple[str, list[int]]:
+        """A page of keys, of about ``limit``, and where the next begins; an empty cursor: that was the last.
+
+        What is there all the time comes once at least. A Bloom filter has none
+        (:class:`~scrapy_fleet.errors.NoKeys`).
+        """
+
+    def convert(self, plan: SeenPlan) -> int:
+        """Know the same keys by another filter; how many there were. It is done at the end, or not at all.
+
+        Of a Bloom filter only ``off`` can be made (:class:`~scrapy_fleet.errors.NoKeys`). While live workers
+        are in the crawl, it raises :class:`~scrapy_fleet.errors.CrawlInUse`.
+        """
+
+    def bloom_blocks(self, cursor: str = "", limit: int = 64) -> tuple[str, list[tuple[int, bytes]]]:
+        """A page of the blocks of a Bloom filter that have bits, by their numbers; as :meth:`seen_keys`."""
+
+    def load_bloom(self, plan: SeenPlan, blocks: list[tuple[int, bytes]], count: int) -> None:
+        """Add blocks that were read from a filter of the same plan, which had ``count`` keys."""
 
     def paper(self, name: str, worker: str, max_age: float, patience: float) -> Paper:
         """A document that the workers of a crawl share, or the task of making it.
@@ -254,16 +298,6 @@ class Store(Protocol):
         nothing. What was seen stays, and is to be marked before. It need not be one transaction: a load that
         was interrupted is to be cleared.
         """
-
-    def seen_keys(self, cursor: str = "", limit: int = 1000) -> tuple[str, list[int]]:
-        """Keys that the crawl has met, a page at a time: the next cursor (empty: no more), and keys.
-
-        A page may have more or fewer than ``limit``. Keys that are added meanwhile may be missed, or come
-        twice.
-        """
-
-    def mark(self, keys: tuple[int, ...]) -> int:
-        """Mark keys as seen without queueing anything; how many were new. Needs no worker."""
 
     def close(self) -> None:
         """Let go of the connection. The crawl stays."""

@@ -20,14 +20,14 @@ from scrapy_fleet.store.memory_items import Items, ItemVerbs
 from scrapy_fleet.store.memory_leasing import TOKENS_IN_BATCH, Leasing, lease_of, retry_in
 from scrapy_fleet.store.memory_papers import Document, PaperVerbs
 from scrapy_fleet.store.memory_records import Hold, Kept, Member, Slot
+from scrapy_fleet.store.memory_seen import MemorySeen
 
 
-class MemoryStore(ItemVerbs, PaperVerbs):
+class MemoryStore(MemorySeen, ItemVerbs, PaperVerbs):
     """The contract of :class:`~scrapy_fleet.store.base.Store`, in plain dicts and lists."""
 
     url = "memory://"
     dump, load = memory_cargo.dump, memory_cargo.load
-    seen_keys, mark = memory_cargo.seen_keys, memory_cargo.mark
 
     def __init__(
         self,
@@ -36,11 +36,9 @@ class MemoryStore(ItemVerbs, PaperVerbs):
         clock: Callable[[], float] = time.monotonic,
         random: random_module.Random | None = None,
     ) -> None:
-        self.crawl, self._clock = crawl, clock
-        self._leasing = Leasing(random or random_module.Random())
-        self._ids = itertools.count(1)
+        super().__init__(crawl, clock)
+        self._leasing, self._ids = Leasing(random or random_module.Random()), itertools.count(1)
         self._members: dict[str, Member] = {}
-        self._seen: set[int] = set()
         self._items = Items()
         self._overrides: dict[str, model.Override] = {}
         self._papers: dict[str, Document] = {}
@@ -64,11 +62,14 @@ class MemoryStore(ItemVerbs, PaperVerbs):
     def join(self, worker: Worker, plan: Plan, ttl: float, *, run: int | None = None) -> model.Joined:
         now = self._clock()
         new_run = self._finished and run is None
+        if not (new_run and plan.forgets):
+            self._check_seen(plan.seen)
         if new_run:
             self._run += 1
             self._clear()
-            if not plan.keep_seen:
-                self._seen.clear()
+            if plan.forgets:
+                self._forget_seen(plan.seen)
+        self._settle_seen(plan.seen)
         if worker.id not in self._members:
             self._members[worker.id] = Member(worker, ttl, joined=now, deadline=now + ttl)
             self._joined_ever = True
@@ -103,8 +104,8 @@ class MemoryStore(ItemVerbs, PaperVerbs):
             self._producers[producer] = self._clock() + ttl
 
     def push(self, entries: tuple[Entry, ...], marks: tuple[int, ...] = ()) -> tuple[int, ...]:
-        known = self._add(entries)
-        self._seen.update(marks)
+        self._settle_for(entries, marks)
+        known, _ = self._add(entries, self._clock()), self._meet_keys(marks, self._clock())
         return known
 
     def waiting(self, slot: str) -> int:
@@ -112,6 +113,9 @@ class MemoryStore(ItemVerbs, PaperVerbs):
 
     def _any_alive(self, now: float, but: str | None = None) -> bool:
         return any(member.deadline > now for id, member in self._members.items() if id != but)
+
+    def _in_use(self) -> bool:
+        return self._any_alive(self._clock())
 
     def _alive(self, worker: str, now: float) -> Member:
         if worker not in self._members:
@@ -158,8 +162,8 @@ class MemoryStore(ItemVerbs, PaperVerbs):
             return self._receipt_again(member, batch.seq, now)
         refuse_beside(batch)
         member.seq = batch.seq
-        member.known = self._add(batch.adds)
-        self._seen.update(batch.marks)
+        member.known = self._add(batch.adds, now)
+        self._meet_keys(batch.marks, now)
         for sample in batch.samples:
             self._take_sample(member, sample, now)
         for notice in batch.notices:
@@ -222,14 +226,12 @@ class MemoryStore(ItemVerbs, PaperVerbs):
         earlier = [hold.slot for token, hold in member.holds.items() if token // TOKENS_IN_BATCH < member.seq]
         return tuple(sorted({slot.name for slot in earlier if slot.halted > member.told_before}))
 
-    def _add(self, entries: tuple[Entry, ...]) -> tuple[int, ...]:
+    def _add(self, entries: tuple[Entry, ...], now: float) -> tuple[int, ...]:
         known = []
         for position, entry in enumerate(entries):
-            if entry.key is not None:
-                if entry.key in self._seen:
-                    known.append(position)
-                    continue
-                self._seen.add(entry.key)
+            if entry.key is not None and not self._filter.add(entry.key, now):
+                known.append(position)
+                continue
             self._meet(entry.slot)
             id = next(self._ids)
             newest_first = self._plan.lifo and not entry.seed
@@ -310,7 +312,7 @@ class MemoryStore(ItemVerbs, PaperVerbs):
             run=self._run,
             status=self._status(),
             counts=self._counts(),
-            seen=len(self._seen),
+            seen=len(self._filter),
             items=self._items.total,
             slot_count=len(self._slots),
             slots=tuple(slot.view(now) for slot in busiest),
@@ -365,10 +367,11 @@ class MemoryStore(ItemVerbs, PaperVerbs):
         self._mode = mode
 
     def clear(self) -> None:
-        if self._any_alive(self._clock()):
+        if self._in_use():
             raise CrawlInUse(CrawlInUse.__doc__)
-        for kept in (self._members, self._overrides, self._papers, self._producers, self._seen, self._items):
+        for kept in (self._members, self._overrides, self._papers, self._producers, self._items):
             kept.clear()
+        self._forget_seen(None)
         self._run += 1
         self._joined_ever = False
         self._mode = "run"
@@ -392,9 +395,6 @@ class MemoryStore(ItemVerbs, PaperVerbs):
         if name in self._overrides:
             return Slot(0, name, self._plan, self._overrides[name]).view(self._clock())
         return None
-
-    def seen(self, keys: tuple[int, ...]) -> tuple[bool, ...]:
-        return tuple(key in self._seen for key in keys)
 
     def close(self) -> None:
         """There is no connection to let go of."""

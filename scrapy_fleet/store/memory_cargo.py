@@ -104,16 +104,3 @@ def _put(store: MemoryStore, piece: Kept, now: float) -> None:
         slot.suspects[kept.id] = kept
     else:
         heapq.heappush(slot.ordinary, (kept.entry.rank, kept.ord, kept))
-
-
-def seen_keys(store: MemoryStore, cursor: str = "", limit: int = 1000) -> tuple[str, list[int]]:
-    keys = sorted(store._seen)
-    first = int(cursor or 0)
-    rest = first + limit
-    return str(rest) if rest < len(keys) else "", keys[first:rest]
-
-
-def mark(store: MemoryStore, keys: tuple[int, ...]) -> int:
-    before = len(store._seen)
-    store._seen.update(keys)
-    return len(store._seen) - before

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
-from scrapy_fleet.errors import CrawlInUse, GivenUp
+from scrapy_fleet.errors import CrawlInUse, GivenUp, NoKeys
 from scrapy_fleet.model import (
     TASKS,
     Auto,
@@ -31,6 +31,7 @@ from scrapy_fleet.model import (
     Receipt,
     Rule,
     Sample,
+    SeenPlan,
     Worker,
 )
 from scrapy_fleet.store.base import Store
@@ -133,6 +134,7 @@ class Driver:
 
 class StoreMachine(RuleBasedStateMachine):
     kind = "memory"
+    seen = SeenPlan()
 
     def __init__(self) -> None:
         super().__init__()
@@ -159,7 +161,7 @@ class StoreMachine(RuleBasedStateMachine):
         for each in (self.memory, store):
             try:
                 answers.append(call(each))
-            except (CrawlInUse, GivenUp) as error:
+            except (CrawlInUse, GivenUp, NoKeys) as error:
                 answers.append(type(error))
         alike(*answers)
         return None if isinstance(answers[0], type) else answers[0]
@@ -206,7 +208,7 @@ class StoreMachine(RuleBasedStateMachine):
         return driver.last.seq + 1 if driver.last else 1
 
     def join(self, driver: Driver, plan: dict[str, Any]) -> None:
-        whole = Plan(rule=Rule(concurrency=3), max_attempts=self.max_attempts, **plan)
+        whole = Plan(rule=Rule(concurrency=3), max_attempts=self.max_attempts, seen=self.seen, **plan)
         worker = Worker(driver.id, "host", driver.number)
         self.both(self.stores[driver.number], lambda store: store.join(worker, whole, TTL))
 
@@ -395,6 +397,11 @@ class StoreMachine(RuleBasedStateMachine):
         if written:
             self.both(store, lambda store: store.write_paper(name, b"by %d" % worker))
 
+    @rule(verb=st.sampled_from(("mark", "forget")), keys=st.lists(st.integers(0, 60), max_size=6))
+    def tell_of_keys(self, verb: str, keys: list[int]) -> None:
+        self.both(self.stores[3], lambda store: store.use_seen(self.seen))
+        self.both(self.stores[3], lambda store: getattr(store, verb)(tuple(keys)))
+
     @rule(worker=workers, back=st.sampled_from((0, 0, 1)))
     def repeat(self, worker: int, back: int) -> None:
         """The answer to a batch was lost."""
@@ -489,8 +496,10 @@ class StoreMachine(RuleBasedStateMachine):
             )
             alike(self.memory.slot(slot), store.slot(slot), slot)
         alike(self.memory.slot("never met"), store.slot("never met"), "never met")
-        keys = tuple(range(-1, 45))
+        keys = tuple(range(-1, 62))
         assert self.memory.seen(keys) == store.seen(keys)
+        views = (each.seen_info() for each in (self.memory, store))
+        alike(*(msgspec.structs.replace(view, bytes=None) for view in views), "what is seen")
         alike(self.memory.items(limit=EVERYTHING), store.items(limit=EVERYTHING), "items")
         conserved(store)
 
@@ -498,11 +507,29 @@ class StoreMachine(RuleBasedStateMachine):
 def test_does_what_memory_does(store_kind: str) -> None:
     if store_kind == "memory":
         pytest.skip("it is what the others are compared with")
-    machine = type("Machine", (StoreMachine,), {"kind": store_kind})
+    run(store_kind, EXAMPLES.get(store_kind, MANY_EXAMPLES))
+
+
+FILTERS = {
+    "bloom": SeenPlan("bloom", capacity=5, error=0.2),
+    "rolling": SeenPlan("rolling", window=12.0, hot=2),
+    "off": SeenPlan("off"),
+}
+
+
+@pytest.mark.parametrize("name", FILTERS)
+def test_does_what_memory_does_with_each_filter(store_kind: str, name: str) -> None:
+    if store_kind not in ("sqlite", "valkey"):
+        pytest.skip("test_seen.py compares filters with memory on every kind, for less")
+    run(store_kind, 6, FILTERS[name])
+
+
+def run(store_kind: str, examples: int, seen: SeenPlan = StoreMachine.seen) -> None:
+    machine = type("Machine", (StoreMachine,), {"kind": store_kind, "seen": seen})
     run_state_machine_as_test(
         machine,
         settings=settings(
-            max_examples=EXAMPLES.get(store_kind, MANY_EXAMPLES),
+            max_examples=examples,
             stateful_step_count=40,
             deadline=None,
             derandomize=True,

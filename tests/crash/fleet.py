@@ -22,7 +22,7 @@ from scrapy import Spider
 from scrapy_fleet.crawl.codec import Codec
 from scrapy_fleet.crawl.plain import unpack
 from scrapy_fleet.errors import StoreAway
-from scrapy_fleet.model import Batch, Counts, Entry, Kind, Outcome, Plan, Row, Rule, Snapshot
+from scrapy_fleet.model import Batch, Counts, Entry, Kind, Outcome, Plan, Row, Rule, SeenPlan, Snapshot
 from scrapy_fleet.process import this_worker
 from scrapy_fleet.settings import open_store
 from scrapy_fleet.store.base import Store
@@ -188,7 +188,8 @@ class Fleet:
         guard = replace(this_worker(), id="guard")
         with self.store() as store:
             # The newest plan is believed: it must be as SETTINGS say.
-            store.join(guard, plan or Plan(rule=Rule(concurrency=32)), ttl=3600)
+            seen = store.seen_info().plan or SeenPlan()
+            store.join(guard, plan or Plan(rule=Rule(concurrency=32), seen=seen), ttl=3600)
             held = Entry(slot="guard", payload=b"", priority=1 << 40)
             (lease,) = store.commit(Batch(worker=guard.id, seq=1, adds=(held,), want=1)).leases
             assert lease.slot == "guard"

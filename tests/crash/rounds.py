@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
-from typing import Literal
+from typing import Any, Literal
 
 from scrapy_fleet.ops.site import RunningSite, Shape, Site, running
 from tests.crash.fleet import Auditor, Fleet, adds_up
@@ -70,6 +70,7 @@ def kill_rounds(
     *,
     server: RedisServer | None = None,
     workers: int = WORKERS,
+    settings: dict[str, Any] | None = None,
 ) -> Verdict:
     """One crawl with this many rounds: in each, one worker or all are killed, and replaced.
 
@@ -80,7 +81,10 @@ def kill_rounds(
     held: Counter[str] = Counter()
     moments = sorted(random.sample(range(1, shape.pages, 5), rounds))
     url = server.url if server else None
-    with running(shape) as site, Fleet(folder, SiteSpider, url=url, start_url=site.start_url) as fleet:
+    with (
+        running(shape) as site,
+        Fleet(folder, SiteSpider, url=url, start_url=site.start_url, settings=settings) as fleet,
+    ):
         fleet.start()
         with Auditor(fleet) as auditor:
             # A worker that came when the crawl was finished would begin it anew.

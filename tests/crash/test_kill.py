@@ -25,6 +25,15 @@ def test_kills_lose_nothing_and_repeat_little(
     assert verdict.kills >= verdict.rounds
 
 
+@pytest.mark.parametrize(("seen", "kind"), [("bloom", "random"), ("rolling", "random"), ("off", "tree")])
+def test_kills_with_each_filter(seen: str, kind: Literal["tree", "random"], tmp_path: Path) -> None:
+    """(How many a Bloom filter takes for known ones is counted elsewhere: here it is nearly empty.)"""
+    shape = a_shape(kind, seed=5, pages=150)
+    verdict = kill_rounds(tmp_path, shape, seed=5, rounds=2, settings={"FLEET_SEEN": seen})
+    assert not verdict.wrong, verdict
+    assert verdict.kills >= verdict.rounds
+
+
 def test_a_killed_worker_that_nobody_replaces_is_noticed_by_its_silence(tmp_path: Path) -> None:
     shape = a_shape("tree", seed=3, pages=150)
     settings = {"FLEET_WORKER_TIMEOUT": 2}

@@ -21,3 +21,9 @@ def test_kills_of_workers_and_server_lose_nothing_and_repeat_little(
     assert not verdict.wrong, verdict
     assert verdict.kills >= verdict.rounds
     assert verdict.server_kills == 3
+
+
+def test_kills_lose_nothing_with_rolling_keys(server: RedisServer, tmp_path: Path) -> None:
+    shape, settings = a_shape("random", seed=21, pages=150), {"FLEET_SEEN": "rolling"}
+    verdict = kill_rounds(tmp_path, shape, seed=21, rounds=2, server=server, settings=settings)
+    assert not verdict.wrong, verdict

@@ -60,6 +60,18 @@ class Listening(Graph):
         self.count("dropped")
 
 
+class Unwritable(Graph):
+    """No store can hold its requests."""
+
+    async def start(self) -> AsyncIterator[Any]:
+        yield self.get("/graph/0", meta={"open": object()})
+
+    def parse(self, response: Response) -> Iterator[Any]:
+        for request in self.follow(response):
+            request.meta["open"] = object()
+            yield request
+
+
 class Planned(Counting):
     """Follows links of its own making: ``links`` names the paths that a path leads to.
 

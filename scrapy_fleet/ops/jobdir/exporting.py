@@ -31,7 +31,7 @@ from scrapy_fleet.ops.home import Home, find_spider
 from scrapy_fleet.ops.jobdir.requests import slot_of
 from scrapy_fleet.ops.place import Place
 from scrapy_fleet.ops.show import count, number, plain, print_json
-from scrapy_fleet.ops.transfer import at_rest, seen_of
+from scrapy_fleet.ops.transfer import at_rest, keys_of
 
 SETTING = f"DUPEFILTER_CLASS = {f'{JobdirDupeFilter.__module__}.{JobdirDupeFilter.__name__}'!r}"
 
@@ -194,7 +194,7 @@ def export_jobdir(place: Place, crawl: str, path: Path, *, spider: str | None, a
         with closing(place.open(name)) as store:
             at_rest(store)
             about, queues, dead = _write_queues(home, store.dump(), path)
-            keys = (short(key) for page in seen_of(store) for key in page.keys)
+            keys = (short(key) for page in keys_of(store) for key in page.keys)
             seen = write_seen(path / "requests.seen", keys)
         # For who forgets the setting: what waits is known by Scrapy's own fingerprints too.
         with (path / "requests.seen").open("ab") as file, tempfile.TemporaryDirectory() as folder:

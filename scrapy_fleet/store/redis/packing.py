@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from itertools import starmap
 from urllib.parse import quote
 
+from scrapy_fleet import seen
 from scrapy_fleet.errors import StoreError
 from scrapy_fleet.model import (
     Auto,
@@ -24,6 +25,8 @@ from scrapy_fleet.model import (
     Plan,
     Row,
     Sample,
+    SeenKind,
+    SeenPlan,
 )
 from scrapy_fleet.politeness import Manners
 
@@ -48,6 +51,10 @@ _key_head = struct.Struct("<IB").pack
 _NO_KEY = _key_head(0, 0)
 _beside = struct.Struct("<HB").pack
 _BESIDE = {"push": 0, "add": 1, "put": 2, "most": 3, "least": 4}
+_DIGEST_HEAD = _key_head((1 << 32) - 1, 16)
+_filter = struct.Struct("<Bdddd")
+_layer = struct.Struct("<Bd").pack
+_KINDS: tuple[SeenKind, ...] = ("exact", "bloom", "rolling", "off")
 
 
 def prefix(crawl: str) -> str:
@@ -71,20 +78,26 @@ def _key(key: int) -> bytes:
     return _key_head(abs(int(digits[-9:])), len(digits)) + digits
 
 
-def adds(entries: Iterable[Entry]) -> tuple[bytes, bytes]:
+def _digest(key: int) -> bytes:
+    """What bloom.lua makes of a key, made here: the server has enough to do."""
+    return _DIGEST_HEAD + seen.digest(key)
+
+
+def adds(entries: Iterable[Entry], *, bloom: bool = False) -> tuple[bytes, bytes]:
     """The groups (rank and slot) that entries fall into, and the entries."""
+    pack_key = _digest if bloom else _key
     groups: dict[tuple[int, str], int] = {}
     parts: list[bytes] = []
     for entry in entries:
         group = groups.setdefault((entry.rank, entry.slot), len(groups))
         payload = entry.payload
-        key = _NO_KEY if entry.key is None else _key(entry.key)
+        key = _NO_KEY if entry.key is None else pack_key(entry.key)
         parts += (_short(group), key, _size(len(payload)), payload)
     return b"".join(_double(rank) + _name(slot) for rank, slot in groups), b"".join(parts)
 
 
-def marks(keys: Iterable[int]) -> bytes:
-    return b"".join(map(_key, keys))
+def marks(keys: Iterable[int], *, bloom: bool = False) -> bytes:
+    return b"".join(map(_digest if bloom else _key, keys))
 
 
 def samples(samples: Iterable[Sample]) -> bytes:
@@ -188,6 +201,18 @@ def read_policy(has_auto: int, data: bytes) -> Plan:
         auto=Auto(start, most, target) if has_auto else None,
         backoff=Backoff(first, longest, int(failures), patience),
     )
+
+
+def seen_plan(plan: SeenPlan) -> bytes:
+    """How keys are known, as seen.lua reads it."""
+    head = _filter.pack(_KINDS.index(plan.kind), plan.capacity, plan.error, plan.window, plan.hot)
+    layers = seen.layers(plan) if plan.kind == "bloom" else []
+    return head + b"".join(_layer(layer.hashes, layer.blocks) for layer in layers)
+
+
+def read_seen_plan(data: bytes) -> SeenPlan:
+    kind, capacity, error, window, hot = _filter.unpack_from(data)
+    return SeenPlan(_KINDS[kind], int(capacity), error, window, int(hot))
 
 
 def override(override: Override | None) -> bytes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import secrets
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -30,8 +31,16 @@ def script(verb: str) -> tuple[bytes, str]:
         parts = [folder.joinpath("shared", f"{name}.lua") for name in needs[1].split()]
         return "\n".join(part.read_text(encoding="utf-8") for part in parts)
 
-    whole = re.sub(r"^-- needs: (.*)\n", shared, own, flags=re.MULTILINE).encode()
+    needs = re.compile(r"^ *-- needs: (.*)\n", flags=re.MULTILINE)
+    while needs.search(own):
+        own = needs.sub(shared, own)
+    whole = own.encode()
     return whole, hashlib.sha1(whole, usedforsecurity=False).hexdigest()
+
+
+def new_id() -> str:
+    """For a crawl that is made."""
+    return f"i{secrets.token_hex(8)}"
 
 
 class Server:

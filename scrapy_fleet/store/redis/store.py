@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import heapq
 import logging
-import secrets
 from collections.abc import Callable, Iterable, Iterator
 from random import Random
 from typing import Any, Self
 
+from scrapy_fleet import seen
 from scrapy_fleet.cargo import NotEmpty, Piece
-from scrapy_fleet.errors import CrawlInUse, GivenUp, StoreEmptied, StoreError, StoreRolledBack
+from scrapy_fleet.errors import CrawlInUse, GivenUp, NoKeys, StoreEmptied, StoreError, StoreRolledBack
 from scrapy_fleet.model import (
     Batch,
     Beat,
@@ -25,6 +25,7 @@ from scrapy_fleet.model import (
     Receipt,
     Row,
     Seeding,
+    SeenPlan,
     SlotView,
     Snapshot,
     Worker,
@@ -32,14 +33,14 @@ from scrapy_fleet.model import (
 from scrapy_fleet.store.base import MAX_WANT
 from scrapy_fleet.store.redis import cargo, health, observing, packing
 from scrapy_fleet.store.redis.items import ItemVerbs
-from scrapy_fleet.store.redis.server import OLDEST, Server
+from scrapy_fleet.store.redis.knowing import Knowing
+from scrapy_fleet.store.redis.server import OLDEST, Server, new_id
 
 logger = logging.getLogger(__name__)
 
 MODES: tuple[Mode, ...] = ("run", "pause", "stop")
 """In the order of the numbers that the scripts have for them."""
 MENDED_AT_ONCE = 500
-MARKED_AT_ONCE = 1000
 ROWS_AT_ONCE = 1000
 
 chance = Random()
@@ -47,10 +48,6 @@ chance = Random()
 _EMPTIED, _ROLLED_BACK = (
     " ".join((error.__doc__ or "").replace("``", "").split()) for error in (StoreEmptied, StoreRolledBack)
 )
-
-
-def _new_id() -> str:
-    return f"i{secrets.token_hex(8)}"
 
 
 class Dice:
@@ -73,7 +70,7 @@ class Dice:
                 self._given.random()
 
 
-class RedisStore(ItemVerbs):
+class RedisStore(Knowing, ItemVerbs):
     """See :class:`scrapy_fleet.store.base.Store` for what each verb means.
 
     Nothing is sent before the first verb is called, unless ``create`` is false: then the crawl must
@@ -126,6 +123,12 @@ class RedisStore(ItemVerbs):
                 f"{self.url}: results cannot be written for others to read: {answer[0].decode()}. "
                 "Remove or rename that key, or choose another (REDIS_ITEMS_KEY, STATS_KEY)."
             )
+        if status == b"differs":
+            seen.check(packing.read_seen_plan(answer[0]), self._asked, self._crawl)
+        if status == b"no keys":
+            raise NoKeys(NoKeys.__doc__)
+        if status == b"changed":
+            raise StoreError(f"{self.url}: the crawl was used while its filter was converted. Do it again.")
         if status == b"clearing":
             # Whoever began to clear it was interrupted.
             self.clear()
@@ -150,15 +153,16 @@ class RedisStore(ItemVerbs):
             self._incarnation, self._emptied = "", False
         self._answered.pop(worker.id, None)
         rule = plan.rule
+        self._asked = plan.seen
         self._jitter = any(each.jitter for each in (rule, *plan.slots.values()))
         id, run_now, resumed, counts, seeding, state, others, mode = self._run(
             "join",
-            _new_id(),
+            new_id(),
             *(worker.id, worker.host, worker.pid, worker.home, worker.birth, ttl, int(run is not None)),
             *(rule.concurrency, rule.delay, rule.jitter),
-            *(int(plan.lifo), plan.max_attempts, plan.suspect_after, int(plan.keep_seen)),
+            *(int(plan.lifo), plan.max_attempts, plan.suspect_after, int(not plan.forgets)),
             packing.rules(plan),
-            *(int(plan.auto is not None), packing.policy(plan)),
+            *(int(plan.auto is not None), packing.policy(plan), packing.seen_plan(plan.seen)),
         )
         self._incarnation = id.decode()
         if not self._told:
@@ -181,14 +185,15 @@ class RedisStore(ItemVerbs):
         want = min(max(batch.want, 0), MAX_WANT)
         tokens = {*(s.token for s in batch.samples), *(o.token for o in batch.outcomes), *batch.releases}
         tokens.update(s.then for s in batch.samples if s.then is not None)
+        bloom = self._asked.kind == "bloom"
         # Without dice, should a newer plan than ours need them, nothing is spread: no delay is cut short.
         rolls = want if self._jitter or self._random else 0
         with Dice(self._random, rolls) as dice:
             now, counts, seeding, known, leases, retry_in, dice.rolled, mode, terms, held = self._run(
                 "commit",
                 *(batch.worker, batch.seq, flags, want),
-                *packing.adds(batch.adds),
-                packing.marks(batch.marks),
+                *packing.adds(batch.adds, bloom=bloom),
+                packing.marks(batch.marks, bloom=bloom),
                 packing.tokens(tokens),
                 packing.samples(batch.samples),
                 packing.notices(batch.notices),
@@ -263,14 +268,16 @@ class RedisStore(ItemVerbs):
             after = rows[-1].id
 
     def control(self, mode: Mode) -> None:
-        self._run("control", _new_id(), MODES.index(mode))
+        self._run("control", new_id(), MODES.index(mode))
 
     def feed(self, producer: str, ttl: float) -> None:
-        self._run("feed", _new_id(), packing.raw(producer), ttl)
+        self._run("feed", new_id(), packing.raw(producer), ttl)
 
     def push(self, entries: tuple[Entry, ...], marks: tuple[int, ...] = ()) -> tuple[int, ...]:
-        adds = packing.adds(entries)
-        return packing.read_positions(self._run("push", _new_id(), *adds, packing.marks(marks))[0])
+        keyed = marks or any(entry.key is not None for entry in entries)
+        plan = packing.seen_plan(SeenPlan()) if keyed else b""
+        adds = packing.adds(entries, bloom=self._asked.kind == "bloom")
+        return packing.read_positions(self._run("push", new_id(), plan, *adds, self._packed(marks))[0])
 
     def waiting(self, slot: str) -> int:
         size = self._server.command("ZSCORE", f"{self._prefix}sizes", packing.raw(slot))
@@ -281,26 +288,23 @@ class RedisStore(ItemVerbs):
         transaction, as tasks whose payloads begin with ``mark``, until so many of them wait; how many."""
         if not self._server.command("EXISTS", key):
             return 0
-        return int(self._run("draw", _new_id(), room, mark, keys=(key,))[0])
+        return int(self._run("draw", new_id(), room, mark, keys=(key,))[0])
 
     def override(self, slot: str, override: Override | None) -> None:
-        self._run("override", _new_id(), packing.raw(slot), packing.override(override))
+        self._run("override", new_id(), packing.raw(slot), packing.override(override))
 
     def slot(self, name: str) -> SlotView | None:
         answer = self._run("slot", packing.raw(name))
         return observing.one_slot(*answer) if answer else None
 
-    def seen(self, keys: tuple[int, ...]) -> tuple[bool, ...]:
-        return tuple(map(bool, self._run("seen", packing.marks(keys))[0]))
-
     def paper(self, name: str, worker: str, max_age: float, patience: float) -> Paper:
-        what, *found = self._run("paper", _new_id(), packing.raw(name), worker, max_age, patience)
+        what, *found = self._run("paper", new_id(), packing.raw(name), worker, max_age, patience)
         if what == b"data":
             return Paper(found[1], float(found[0]))
         return Paper(mine=what == b"mine")
 
     def write_paper(self, name: str, data: bytes) -> None:
-        self._run("write_paper", _new_id(), packing.raw(name), data)
+        self._run("write_paper", new_id(), packing.raw(name), data)
 
     def clear(self) -> None:
         more = self._run("clear", "begin")[0]
@@ -333,17 +337,6 @@ class RedisStore(ItemVerbs):
     def load(self, pieces: Iterable[Piece]) -> None:
         now = float(self._run("dump", "about")[0])
         try:
-            cargo.Loading(self._run, MODES, _new_id(), now).load(pieces)
+            cargo.Loading(self._run, MODES, new_id(), now).load(pieces)
         except CrawlInUse:
             raise NotEmpty(NotEmpty.__doc__) from None
-
-    def seen_keys(self, cursor: str = "", limit: int = 1000) -> tuple[str, list[int]]:
-        bucket, found = self._run("seen_keys", int(cursor or 0), limit)
-        return str(bucket) if bucket >= 0 else "", list(map(int, found))
-
-    def mark(self, keys: tuple[int, ...]) -> int:
-        new = 0
-        for first in range(0, len(keys), MARKED_AT_ONCE):
-            piece = keys[first : first + MARKED_AT_ONCE]
-            new += int(self._run("mark", _new_id(), packing.marks(piece))[0])
-        return new

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from typing import Any
 
 import msgspec
@@ -22,6 +23,7 @@ from scrapy_fleet.store.sqlite.changes import (
     text,
 )
 from scrapy_fleet.store.sqlite.database import Database
+from scrapy_fleet.store.sqlite.seen import EXACT, meet, plan_of
 from scrapy_fleet.store.sqlite.treating import Treating, treatment_of
 
 LATENCY_WEIGHT = 0.3
@@ -40,9 +42,25 @@ class Applying:
         self._plan = plan
         self._changes = changes
 
-    def add(self, entries: tuple[Entry, ...]) -> tuple[int, ...]:
+    def add(self, entries: tuple[Entry, ...], crawl: sqlite3.Row) -> tuple[int, ...]:
         """Queue what is new; the positions of what is not."""
         db, changes = self._db, self._changes
+        known = (
+            self._receive_exact(entries) if plan_of(crawl).kind in EXACT else self._receive(entries, crawl)
+        )
+        accepted = len(entries) - len(known)
+        if accepted:
+            db.run("new_slots", **treatment_of(self._plan))
+            db.run("queue_incoming", lifo=self._plan.lifo)
+            for slot, n in _decode(db.value("incoming_by_slot")):
+                changes.enter(slot, WAITING, n)
+        db.run("clear_incoming")
+        changes.counts["accepted"] += accepted
+        return tuple(known)
+
+    def _receive_exact(self, entries: tuple[Entry, ...]) -> list[int]:
+        """Table ``incoming`` has what is new, whose keys are marked; the positions of what is not."""
+        db = self._db
         known: list[int] = []
         rows: list[object] = []
         keys: set[int] = set()
@@ -53,24 +71,34 @@ class Applying:
             if entry.key is not None:
                 keys.add(entry.key)
             rows += (pos, entry.key, entry.slot, entry.rank, entry.payload)
-        for chunk in chunks(rows, columns=5):
-            places = ",".join(["(?,?,?,?,?)"] * (len(chunk) // 5))
-            db.connection.execute(f"INSERT INTO incoming VALUES {places}", chunk)
+        self._write_incoming(rows)
         seen: list[int] = _decode(db.value("known")) if keys else []
         if seen:
             db.run("forget_known", known=text(seen))
             known = sorted(known + seen)
-        accepted = len(entries) - len(known)
-        if accepted:
+        if keys:
             db.run("mark_incoming")
-            db.run("new_slots", **treatment_of(self._plan))
-            db.run("queue_incoming", lifo=self._plan.lifo)
-            for slot, n in _decode(db.value("incoming_by_slot")):
-                changes.enter(slot, WAITING, n)
-        db.run("clear_incoming")
-        changes.counts["accepted"] += accepted
-        changes.counts["seen"] += len(keys) - len(seen)
-        return tuple(known)
+        self._changes.counts["seen"] += len(keys) - len(seen)
+        return known
+
+    def _receive(self, entries: tuple[Entry, ...], crawl: sqlite3.Row) -> list[int]:
+        """The same, by another filter."""
+        keyed = [(pos, entry.key) for pos, entry in enumerate(entries) if entry.key is not None]
+        met = meet(self._db, crawl, [key for _, key in keyed])
+        self._changes.counts["seen"] += met.grown
+        known = [keyed[at][0] for at in met.known]
+        passed = set(known)
+        rows: list[object] = []
+        for pos, entry in enumerate(entries):
+            if pos not in passed:
+                rows += (pos, None, entry.slot, entry.rank, entry.payload)
+        self._write_incoming(rows)
+        return known
+
+    def _write_incoming(self, rows: list[object]) -> None:
+        for chunk in chunks(rows, columns=5):
+            places = ",".join(["(?,?,?,?,?)"] * (len(chunk) // 5))
+            self._db.connection.execute(f"INSERT INTO incoming VALUES {places}", chunk)
 
     def held(self, num: int) -> list[Held]:
         """All that a worker holds."""

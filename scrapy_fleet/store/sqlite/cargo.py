@@ -10,7 +10,7 @@ import msgspec
 from scrapy_fleet.cargo import About, Document, Item, Kept, NotEmpty, Piece, Place, Told, at, from_now
 from scrapy_fleet.model import Override
 from scrapy_fleet.politeness import Manners
-from scrapy_fleet.store.sqlite.changes import DEAD, SUSPECT, WAITING, Changes, text
+from scrapy_fleet.store.sqlite.changes import DEAD, SUSPECT, WAITING, Changes
 from scrapy_fleet.store.sqlite.controlling import any_alive
 from scrapy_fleet.store.sqlite.database import Database, decode_plan
 from scrapy_fleet.store.sqlite.treating import AS_AT_FIRST, Treating, manners_of, treatment_of, write_rules
@@ -179,17 +179,3 @@ class _Loading:
 
 def _array(manners: Manners) -> str:
     return msgspec.json.encode(msgspec.structs.astuple(manners)).decode()
-
-
-# What was seen
-
-
-def seen_keys(db: Database, cursor: str, limit: int) -> tuple[str, list[int]]:
-    rows = db.run("seen_page", after=int(cursor) if cursor else None, limit=limit).fetchall()
-    return str(rows[-1]["key"]) if len(rows) == limit else "", [row["key"] for row in rows]
-
-
-def mark(db: Database, keys: tuple[int, ...]) -> int:
-    new = db.run("mark_keys", keys=text(keys)).rowcount
-    db.connection.execute("UPDATE crawl SET seen = seen + ?", (new,))
-    return new

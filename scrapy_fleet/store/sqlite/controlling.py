@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from scrapy_fleet.errors import CrawlInUse
 from scrapy_fleet.model import Mode
+from scrapy_fleet.store.sqlite import seen
 from scrapy_fleet.store.sqlite.database import Database, decode_plan
 from scrapy_fleet.store.sqlite.treating import write_rules
 
@@ -18,21 +19,18 @@ def start_again(db: Database, num: int, now: float) -> None:
         db.connection.execute("UPDATE crawl SET mode = 'run' WHERE mode = 'stop'")
 
 
-def begin_anew(db: Database, *, keep_seen: bool) -> None:
-    """Clear all that a new run forgets."""
+def begin_anew(db: Database) -> None:
+    """Clear all that a new run forgets, but for what was seen."""
     db.run("new_run")
-    tables = ["entry", "slot", "stat", "state"]
-    if not keep_seen:
-        tables.append("seen")
-        db.connection.execute("UPDATE crawl SET seen = 0")
-    for table in tables:
+    for table in ("entry", "slot", "stat", "state"):
         db.connection.execute(f"DELETE FROM {table}")
 
 
 def clear(db: Database) -> None:
     if any_alive(db, db.now(db.crawl())):
         raise CrawlInUse(CrawlInUse.__doc__)
-    begin_anew(db, keep_seen=False)
+    begin_anew(db)
+    seen.forget_all(db, None)
     set_mode(db, "run")
     # With the numbers last given: that no worker ever came is what makes a crawl new.
     items = ("item", "item_group", "item_taken")

@@ -55,6 +55,8 @@ class Database:
     ) -> None:
         self.path = path
         self._clock = clock
+        self.wall = time.time if clock is time.monotonic else clock
+        """What keys age by: days may pass in which the machine is off."""
         self._offset = 0.0
         if sqlite3.sqlite_version_info < OLDEST_SQLITE:
             raise StoreError(

@@ -5,8 +5,6 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator
 
-import msgspec
-
 from scrapy_fleet import politeness
 from scrapy_fleet.model import Kind, Row, SlotView, Snapshot, Status, WorkerView
 from scrapy_fleet.store.sqlite.changes import DEAD, LEASED, SUSPECT, WAITING, text
@@ -82,10 +80,6 @@ def _views(db: Database, names: list[str], crawl: sqlite3.Row, now: float) -> It
             robots=manners.robots,
             override=override,
         )
-
-
-def seen(db: Database, keys: tuple[int, ...]) -> tuple[bool, ...]:
-    return tuple(map(bool, msgspec.json.decode(db.value("seen", keys=text(keys)))))
 
 
 def scan(db: Database, kind: Kind, slot: str | None, after: int, limit: int) -> list[Row]:

@@ -6,6 +6,7 @@ CREATE TABLE crawl (
     name      TEXT NOT NULL,
     run       INTEGER NOT NULL DEFAULT 1,      -- how often it was begun anew
     plan      TEXT NOT NULL,                   -- JSON of the newest Plan
+    filter    TEXT,                            -- JSON of SeenPlan: how keys are known; NULL: not settled
     seeded    INTEGER NOT NULL DEFAULT 0,      -- all seeds are in
     seeder    INTEGER,                         -- worker.num of who runs the seeds
     finished  INTEGER NOT NULL DEFAULT 0,
@@ -89,8 +90,24 @@ CREATE UNIQUE INDEX entry_leased ON entry (worker, token) WHERE state = 1;
 CREATE INDEX entry_dead ON entry (id) WHERE state = 2;
 CREATE INDEX entry_suspect ON entry (at, id) WHERE state = 3;
 
--- Keys of everything ever queued: 64-bit fingerprints.
+-- Keys of everything ever queued, 64-bit fingerprints: in one of these, by crawl.filter. Exact:
 CREATE TABLE seen (key INTEGER PRIMARY KEY);
+-- Bloom, blocks that fit into a page each:
+CREATE TABLE bloom (block INTEGER PRIMARY KEY, bits BLOB NOT NULL);
+-- Rolling:
+CREATE TABLE rolling (
+    generation INTEGER NOT NULL,
+    key        INTEGER NOT NULL,
+    PRIMARY KEY (generation, key)
+) WITHOUT ROWID;
+CREATE TABLE generation (
+    number  INTEGER PRIMARY KEY,
+    began   REAL NOT NULL,                     -- by the wall clock
+    last    REAL NOT NULL,                     -- when one of its keys was last met
+    hot     INTEGER NOT NULL,
+    seen    INTEGER NOT NULL,                  -- its keys
+    dropped INTEGER NOT NULL                   -- its keys are forgotten, and deleted some at a time
+);
 
 CREATE TABLE worker (
     num      INTEGER PRIMARY KEY AUTOINCREMENT,

@@ -18,7 +18,7 @@ DELETE FROM incoming WHERE pos IN (SELECT value FROM json_each(:known));
 INSERT INTO seen SELECT key FROM incoming WHERE key IS NOT NULL ORDER BY key;
 
 -- name: mark_keys
-INSERT OR IGNORE INTO seen SELECT value FROM json_each(:keys);
+INSERT OR IGNORE INTO seen SELECT value FROM json_each(:keys) ORDER BY value;
 
 -- name: new_slots
 INSERT OR IGNORE INTO slot (name, concurrency, delay, jitter, pace, boost)
@@ -259,6 +259,54 @@ UPDATE worker SET deadline = :now + ttl WHERE num = :num;
 -- name: seen
 SELECT json_group_array(k.value IN (SELECT key FROM seen)) FROM json_each(:keys) k;
 
+-- name: read_blocks
+-- All bytes in one value: blobs cannot be put together as such, but as text that nobody reads.
+SELECT json_group_array(block), CAST(coalesce(group_concat(CAST(bits AS TEXT), ''), '') AS BLOB)
+FROM (SELECT block, bits FROM bloom WHERE block IN (SELECT value FROM json_each(:numbers)) ORDER BY block);
+
+-- name: places
+SELECT json_group_array(json_array(k.value, r.generation))
+FROM json_each(:keys) k CROSS JOIN generation g CROSS JOIN rolling r
+WHERE NOT g.dropped AND r.generation = g.number AND r.key = k.value;
+
+-- name: leave_generations
+DELETE FROM rolling WHERE (generation, key) IN
+    (SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]') FROM json_each(:places));
+
+-- name: enter_generation
+INSERT INTO rolling SELECT :number, value FROM json_each(:keys) ORDER BY value;
+
+-- name: generations
+UPDATE generation AS g SET last = json_extract(r.value, '$[1]'), seen = json_extract(r.value, '$[2]')
+FROM json_each(:rows) r WHERE g.number = json_extract(r.value, '$[0]');
+
+-- name: drop_generations
+UPDATE generation SET dropped = 1 WHERE number IN (SELECT value FROM json_each(:numbers));
+
+-- name: sweep
+DELETE FROM rolling WHERE generation = :number AND key IN
+    (SELECT key FROM rolling WHERE generation = :number LIMIT :most);
+
+-- name: exact_page
+SELECT json_group_array(key) FROM (SELECT key FROM seen WHERE key >= :first ORDER BY key LIMIT :limit);
+
+-- name: rolling_page
+SELECT json_group_array(key)
+FROM (SELECT key FROM rolling WHERE generation = :number AND key >= :first ORDER BY key LIMIT :limit);
+
+-- name: thin_generations
+UPDATE generation SET seen = seen -
+    (SELECT count(*) FROM json_each(:places) p WHERE json_extract(p.value, '$[0]') = generation.number);
+
+-- name: forget_exact
+DELETE FROM seen WHERE key IN (SELECT value FROM json_each(:keys));
+
+-- name: exact_to_rolling
+INSERT INTO rolling SELECT 1, key FROM seen ORDER BY key;
+
+-- name: rolling_to_exact
+INSERT INTO seen SELECT r.key FROM generation g JOIN rolling r ON r.generation = g.number WHERE NOT g.dropped;
+
 -- name: ask_paper
 INSERT INTO paper (name, maker, asked) VALUES (:paper, :maker, :now)
 ON CONFLICT (name) DO UPDATE SET maker = excluded.maker, asked = excluded.asked;
@@ -330,5 +378,3 @@ UPDATE crawl SET run = :run, mode = :mode, seeded = :seeded, seeder = NULL, fini
     waiting = :waiting, dead = :dead, suspects = :suspects, accepted = :waiting + :dead + :done, served = :served,
     clock = :now;
 
--- name: seen_page
-SELECT key FROM seen WHERE :after IS NULL OR key > :after ORDER BY key LIMIT :limit;

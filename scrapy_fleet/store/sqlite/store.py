@@ -27,23 +27,25 @@ from scrapy_fleet.model import (
     Receipt,
     Row,
     Seeding,
+    SeenPlan,
     SlotView,
     Snapshot,
     Worker,
 )
 from scrapy_fleet.store.base import refuse_beside
-from scrapy_fleet.store.sqlite import cargo, controlling, observing, papers
+from scrapy_fleet.store.sqlite import cargo, controlling, observing, papers, seen
 from scrapy_fleet.store.sqlite.applying import Applying
 from scrapy_fleet.store.sqlite.changes import Changes, text
 from scrapy_fleet.store.sqlite.database import Database, counts_of, decode_plan
 from scrapy_fleet.store.sqlite.items import ItemVerbs
+from scrapy_fleet.store.sqlite.knowing import Knowing
 from scrapy_fleet.store.sqlite.leasing import TOKENS_PER_BATCH, Leasing
 from scrapy_fleet.store.sqlite.treating import Treating
 
 _decode = msgspec.json.Decoder().decode
 
 
-class SqliteStore(ItemVerbs):
+class SqliteStore(Knowing, ItemVerbs):
     """See :class:`scrapy_fleet.store.base.Store` for what each verb means."""
 
     def __init__(
@@ -74,8 +76,12 @@ class SqliteStore(ItemVerbs):
             now = db.now(crawl)
             new_run = crawl["finished"] and run is None
             resumed = not new_run and crawl["accepted"] > 0
+            if new_run and plan.forgets:
+                seen.forget_all(db, plan.seen)
+            else:
+                seen.settle(db, crawl, plan.seen)
             if new_run:
-                controlling.begin_anew(db, keep_seen=plan.keep_seen)
+                controlling.begin_anew(db)
             plan_text = msgspec.json.encode(plan).decode()
             execute("UPDATE crawl SET plan = ?, clock = ?", (plan_text, now))
             if plan_text != crawl["plan"]:
@@ -111,9 +117,10 @@ class SqliteStore(ItemVerbs):
                 return self._repeat(batch, worker, crawl, changes.now)
             refuse_beside(batch)
             applying = Applying(db, decode_plan(crawl["plan"]), changes)
-            known = applying.add(batch.adds) if batch.adds else ()
+            known = applying.add(batch.adds, crawl) if batch.adds else ()
             if batch.marks:
-                changes.counts["seen"] += db.run("mark_keys", keys=text(batch.marks)).rowcount
+                met = seen.meet(db, crawl, batch.marks, changes.counts["seen"])
+                changes.counts["seen"] += met.grown
             items = [*applying.end(batch, num), *batch.items]
             if batch.leave:
                 applying.release(applying.held(num))
@@ -180,6 +187,8 @@ class SqliteStore(ItemVerbs):
             crawl = db.crawl()
             now = db.now(crawl)
             db.run("beat", num=num, now=now)
+            if seen.plan_of(crawl).kind == "rolling":
+                seen.sweep(db)
             if crawl["feeding"]:
                 db.connection.execute("DELETE FROM producer WHERE deadline <= ?", (now,))
                 crawl = db.crawl()
@@ -206,9 +215,12 @@ class SqliteStore(ItemVerbs):
 
     def push(self, entries: tuple[Entry, ...], marks: tuple[int, ...] = ()) -> tuple[int, ...]:
         with self._changing() as (crawl, changes, applying):
-            known = applying.add(entries) if entries else ()
+            keyed = marks or any(entry.key is not None for entry in entries)
+            if keyed and seen.settled(crawl) is None:
+                seen.settle(self._db, crawl, SeenPlan())
+            known = applying.add(entries, crawl) if entries else ()
             if marks:
-                changes.counts["seen"] += self._db.run("mark_keys", keys=text(marks)).rowcount
+                changes.counts["seen"] += seen.meet(self._db, crawl, marks, changes.counts["seen"]).grown
             accepted = len(known) < len(entries)
             changes.write(seeder=crawl["seeder"], finished=crawl["finished"] and not accepted)
             return known
@@ -247,10 +259,6 @@ class SqliteStore(ItemVerbs):
     def slot(self, name: str) -> SlotView | None:
         with self._db.read():
             return observing.slot(self._db, name)
-
-    def seen(self, keys: tuple[int, ...]) -> tuple[bool, ...]:
-        with self._db.read():
-            return observing.seen(self._db, keys)
 
     def scan(self, kind: Kind, *, slot: str | None = None, after: int = 0, limit: int = 100) -> list[Row]:
         with self._db.read():
@@ -312,14 +320,6 @@ class SqliteStore(ItemVerbs):
     def load(self, pieces: Iterable[Piece]) -> None:
         with self._db.write():
             cargo.load(self._db, pieces)
-
-    def seen_keys(self, cursor: str = "", limit: int = 1000) -> tuple[str, list[int]]:
-        with self._db.read():
-            return cargo.seen_keys(self._db, cursor, limit)
-
-    def mark(self, keys: tuple[int, ...]) -> int:
-        with self._db.write():
-            return cargo.mark(self._db, keys)
 
 
 def _seeding(crawl: sqlite3.Row, num: int) -> tuple[int | None, Seeding]:

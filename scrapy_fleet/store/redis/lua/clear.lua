@@ -47,6 +47,7 @@ for _, name in ipairs({'slots', 'sizes', 'ready', 'timed', 'full', 'suspects', '
 end
 call('HDEL', KEYS[1], 'items')
 forget_seen()
+set_filter('')
 for _, name in ipairs({'accepted', 'waiting', 'leased', 'done', 'dead', 'suspects', 'slots', 'seeded',
     'finished', 'workers', 'overrides', 'feeding', 'clearing'}) do
   crawl[name] = 0

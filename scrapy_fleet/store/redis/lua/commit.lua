@@ -54,6 +54,7 @@ local seeded, leave, finish =
   string.find(flags, 's') ~= nil, string.find(flags, 'l') ~= nil, string.find(flags, 'f') ~= nil
 local known = add_entries(ARGV[7], ARGV[8])
 mark_keys(ARGV[9])
+if ARGV[8] ~= '' or ARGV[9] ~= '' then save_seen() end
 local mine = downloads_of(worker)
 local kept, beside = settle(worker, member_facts, mine, ARGV[10], ARGV[11], ARGV[13], ARGV[14])
 take_notices(ARGV[12])

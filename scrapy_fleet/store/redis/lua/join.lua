@@ -4,9 +4,9 @@
 -- ARGV, from the third: id for a new crawl, worker, host, pid, home, birth, ttl, whether the worker
 -- says which run it belongs to, then the plan: concurrency, delay, jitter, lifo, max_attempts,
 -- suspect_after, keep_seen, packed rules of slots, whether AutoThrottle is on, and what else politeness.lua
--- reads of the plan, packed.
+-- reads of the plan, packed; and how keys are to be known, packed (see seen.lua).
 -- Answers: 'ok', id, run, resumed, counts, seeding, state (name, value, ...), others (lists of facts), mode.
--- While a clear is to be gone on with, 'clearing'.
+-- While a clear is to be gone on with, 'clearing'. If keys are known otherwise than asked for, 'differs', and how.
 
 local worker, ttl, comes_back, keep_seen = ARGV[4], tonumber(ARGV[9]), ARGV[10] == '1', ARGV[17] == '1'
 
@@ -20,9 +20,14 @@ end
 if crawl.clearing == 1 then return {'clearing'} end
 if crawl.id == '' then make_crawl(ARGV[3]) end
 local new_run = crawl.finished == 1 and not comes_back
+if crawl.filter ~= '' and not (new_run and not keep_seen) and not is_like(ARGV[21]) then
+  return {'differs', crawl.filter}
+end
+if new_run and not keep_seen then forget_seen() end
+-- What is settled differs at most in what may change.
+if crawl.filter ~= ARGV[21] then set_filter(ARGV[21]) end
 if new_run then
   crawl.run = crawl.run + 1
-  if not keep_seen then forget_seen() end
   -- Nothing waits or is leased in a finished crawl: there are no other keys of entries.
   local names = {'slots', 'sizes', 'ready', 'timed', 'full', 'suspects', 'dead', 'stats', 'state', 'held'}
   for i, name in ipairs(names) do names[i] = key(name) end

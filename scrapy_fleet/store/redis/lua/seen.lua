@@ -7,6 +7,6 @@ local found, at = {}, 1
 while at <= #ARGV[3] do
   local ending, digits
   ending, digits, at = unpack_struct('<I4Bc0', ARGV[3], at)
-  found[#found + 1] = crawl.id == '' and 0 or call('SISMEMBER', bucket_key(bucket_of(ending)), digits)
+  found[#found + 1] = crawl.id ~= '' and has(ending, digits) and 1 or 0
 end
 return {'ok', found}

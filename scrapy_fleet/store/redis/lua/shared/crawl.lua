@@ -3,7 +3,8 @@
 -- meta: HASH, what there is one of: `id` (made with the crawl: another one, or none, means that the store
 --   was emptied), `format`, `seeder` (the worker that runs the seeds, or ''), `time`, packed: the latest time
 --   that is known, and what is added to the server's clock, which may be set back, or be another one
---   after a failover; `policy`, packed: what of the newest plan politeness.lua reads; and `facts`, packed
+--   after a failover; `policy`, packed: what of the newest plan politeness.lua reads; `filter`, `generations`,
+--   `copy` and `copies`: how keys are known (see seen.lua, rolling.lua, convert.lua); and `facts`, packed
 --   numbers: `run`; the newest plan's `lifo`, `max_attempts`, `suspect_after`, its common rule `concurrency`,
 --   `delay`, `jitter`, and how many slots have their own, `rules`; `seeded` and `finished`; counters
 --   `accepted` = `waiting` + `leased` + `done` + `dead`, `suspects` (of those waiting), `seen`, `slots`;
@@ -43,7 +44,7 @@ local FACTS = '<dddddddddddddddddddddddddddddd'
 
 local crawl, clock
 do
-  local found = call('HMGET', KEYS[1], 'id', 'format', 'seeder', 'facts', 'time', 'policy')
+  local found = call('HMGET', KEYS[1], 'id', 'format', 'seeder', 'facts', 'time', 'policy', 'filter')
   local format = tonumber(found[2] or FORMAT)
   if format ~= FORMAT then return {'format', format, FORMAT} end
   local run, lifo, max_attempts, suspect_after, concurrency, delay, jitter, rules, seeded, finished,
@@ -51,7 +52,8 @@ do
     mode, clearing, trash, auto, overrides, held, feeding =
     unpack_struct(FACTS, found[4] or string.rep('\0', 8 * (#FACTS - 1)))
   -- Made with all its fields, since a table that grows is slow.
-  crawl = {id = found[1] or '', seeder = found[3] or '', policy = found[6] or '', offset = 0, run = run,
+  crawl = {id = found[1] or '', seeder = found[3] or '', policy = found[6] or '',
+    filter = found[7] or '', base = 1, prefix = '', offset = 0, run = run,
     lifo = lifo, max_attempts = max_attempts, suspect_after = suspect_after, concurrency = concurrency,
     delay = delay, jitter = jitter, rules = rules, seeded = seeded, finished = finished, accepted = accepted,
     waiting = waiting, leased = leased, done = done, dead = dead, suspects = suspects, seen = seen,

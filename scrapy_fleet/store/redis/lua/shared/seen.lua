@@ -1,52 +1,118 @@
--- What was seen: 64-bit keys in many small sets of integers, which take 8 bytes a key and little more
--- while they have at most 512 members (set-max-intset-entries). Keys come as decimal text, since numbers
--- in Lua have 53 bits, with their ending, the number of the last nine characters, which chooses the bucket.
+-- What was seen, by the filter that the crawl has: see seen.py. Keys come as decimal text, since numbers in Lua
+-- have 53 bits, with their ending, the number of the last nine characters; or, for a Bloom filter alone, as what
+-- is made of them there.
 --
--- seen:<epoch>:<bucket, four bytes>: SET, keys. There are `buckets` of them, one more for every FILL
+-- meta, `filter`: packed (FILTER), and for each layer that a Bloom filter may get (LAYER) its hashes and
+--   blocks. Not there: it is not settled.
+-- Exact, and off: 64-bit keys in many small sets of integers, which take 8 bytes a key and little more while
+--   they have at most 512 members (set-max-intset-entries). There are `buckets` of them, one more for every FILL
 --   keys: one bucket at a time is split in two (linear hashing), so no call ever moves more than a
---   bucket's keys.
--- trash: HASH, epoch -> buckets of it that are still to be deleted: those of earlier runs.
+--   bucket's keys, and no number of keys has to be known before.
+-- seen:<epoch>:<bucket, four bytes>: SET, keys; or STRING, a block of a Bloom filter, whose layers have `buckets`
+--   of them; or SET, keys of the generation of a rolling filter that has this epoch.
+-- trash: HASH, epoch -> buckets of it that are still to be deleted: those of earlier runs and generations.
 
+local EXACT, BLOOM, ROLLING, OFF = 0, 1, 2, 3
 local FILL = 210
+local FILTER, LAYER = '<Bdddd', '<Bd'
+local FILTER_SIZE, LAYER_SIZE = 33, 9
 
--- The greatest power of two that is not above the number of buckets.
-local base = 1
-while base * 2 <= crawl.buckets do base = base * 2 end
+-- The crawl itself is the family of buckets of an exact filter; each generation is one, too. What a
+-- family has: `epoch`, `buckets`, `seen` (its keys), and, from here, `base`, the greatest power of two that
+-- is not above the number of its buckets, and `prefix`.
+local function family(it)
+  it.base = 1
+  while it.base * 2 <= it.buckets do it.base = it.base * 2 end
+  it.prefix = key('seen:' .. text(it.epoch) .. ':')
+  return it
+end
 
-local SEEN = key('seen:' .. crawl.epoch .. ':')
-
-local function bucket_key(bucket) return SEEN .. pack('<I4', bucket) end
-
-local function bucket_of(ending)
-  local bucket = ending % (2 * base)
-  return bucket < crawl.buckets and bucket or bucket - base
+local function bucket_key(it, ending)
+  local bucket = ending % (2 * it.base)
+  if bucket >= it.buckets then bucket = bucket - it.base end
+  return it.prefix .. pack('<I4', bucket)
 end
 
 -- Split one bucket in two.
-local function grow()
-  local to = crawl.buckets
-  local from, moved = bucket_key(to - base), {}
+local function grow(it)
+  local to, base = it.buckets, it.base
+  local from, moved = it.prefix .. pack('<I4', to - base), {}
   for _, digits in ipairs(call('SMEMBERS', from)) do
     local ending = math.abs(tonumber(string.sub(digits, -9)))
     if ending % (2 * base) == to then moved[#moved + 1] = digits end
   end
   call_many('SREM', from, moved)
-  call_many('SADD', bucket_key(to), moved)
-  crawl.buckets = to + 1
-  if crawl.buckets == 2 * base then base = crawl.buckets end
+  call_many('SADD', it.prefix .. pack('<I4', to), moved)
+  it.buckets = to + 1
+  if it.buckets == 2 * base then it.base = it.buckets end
 end
 
--- Mark a key as seen: whether it is new.
-local function see(ending, digits)
-  local new = call('SADD', bucket_key(bucket_of(ending)), digits)
-  crawl.seen = crawl.seen + new
-  if crawl.seen > FILL * crawl.buckets then grow() end
+-- Put a key into a family: whether it was not there.
+local function put(it, ending, digits)
+  local new = call('SADD', bucket_key(it, ending), digits)
+  it.seen = it.seen + new
+  if it.seen > FILL * it.buckets then grow(it) end
   return new == 1
 end
 
+family(crawl)
+local filter = {kind = EXACT}
+if crawl.filter ~= '' then
+  local kind, capacity, err, window, hot = unpack_struct(FILTER, crawl.filter)
+  filter = {kind = kind, capacity = capacity, error = err, window = window, hot = hot}
+end
+
+-- For each kind: `see` marks a key as seen and says whether it is new; `has` says whether it is seen; `lose`
+-- says whether it was, and forgets it; `save_seen` writes what changed besides `crawl`.
+local see, has, lose, save_seen
+
+if filter.kind == EXACT or filter.kind == OFF then
+  see = function(ending, digits) return put(crawl, ending, digits) end
+  has = function(ending, digits) return call('SISMEMBER', bucket_key(crawl, ending), digits) == 1 end
+  lose = function(ending, digits)
+    local lost = call('SREM', bucket_key(crawl, ending), digits)
+    crawl.seen = crawl.seen - lost
+    return lost == 1
+  end
+  save_seen = function() end
+elseif filter.kind == BLOOM then
+-- needs: bloom
+else
+-- needs: rolling
+end
+
+local function throw_away(it)
+  call('HSET', key('trash'), text(it.epoch), it.buckets)
+  crawl.trash = crawl.trash + 1
+end
+
+-- Nothing is seen any more, by whatever filter.
 local function forget_seen()
-  call('HSET', key('trash'), crawl.epoch, crawl.buckets)
-  crawl.epoch, crawl.buckets, crawl.seen, crawl.trash = crawl.epoch + 1, 1, 0, crawl.trash + 1
+  if filter.kind == ROLLING then
+    for _, it in ipairs(filter.generations) do throw_away(it) end
+    call('HDEL', KEYS[1], 'generations')
+  else
+    throw_away(crawl)
+  end
+  local copy = call('HGET', KEYS[1], 'copy')
+  if copy then
+    local epoch, buckets = unpack_struct('<dd', copy)
+    throw_away({epoch = epoch, buckets = buckets})
+    call('HDEL', KEYS[1], 'copy')
+  end
+  crawl.epoch, crawl.buckets, crawl.seen = crawl.epoch + 1, 1, 0
+end
+
+-- Whether keys may go on to be known by the stored filter, if another is asked for. Times may change.
+local function is_like(packed)
+  local kind, capacity, err = unpack_struct(FILTER, packed)
+  return filter.kind == kind and (kind ~= BLOOM or (filter.capacity == capacity and filter.error == err))
+end
+
+-- From now on keys are known by this filter. (The functions above are still those of the one before.)
+local function set_filter(packed)
+  crawl.filter = packed
+  if packed == '' then call('HDEL', KEYS[1], 'filter') else call('HSET', KEYS[1], 'filter', packed) end
 end
 
 -- Delete some of what is forgotten.
