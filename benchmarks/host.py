@@ -65,7 +65,8 @@ class Host:
         )
 
     def empty(self) -> None:
-        self._client.flushall()
+        # Not in the background: what is still being freed would be taken for in use.
+        self._client.execute_command("FLUSHALL", "SYNC")
 
     def close(self) -> None:
         self._client.close()

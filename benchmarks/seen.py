@@ -103,7 +103,10 @@ def fill(side: Side, plan: SeenPlan, sizes: list[int], few: int) -> dict[str, di
     found: dict[str, dict[str, float]] = {}
     sources = {size: keys_from(size) for size in sizes}
     for size in sizes:
-        side.open(size).close()
+        # What a crawl takes without any key, and a server for its first one, is not counted.
+        store = side.open(size)
+        store.use_seen(plan)
+        store.close()
         before, filled = side.size(size), size - ROUNDS * few
         store = side.open(size)
         store.use_seen(plan)
