@@ -48,7 +48,8 @@ class Host:
         return float(found["used_cpu_user"]) + float(found["used_cpu_sys"])
 
     def memory(self) -> int:
-        """Bytes in use, without what scripts have left behind and the server has not collected yet."""
+        """Bytes in use, without its log of slow calls, and what scripts have left and is not collected yet."""
+        self._client.slowlog_reset()
         self._client.script_flush("SYNC")
         return int(self._client.info("memory")["used_memory"])
 
