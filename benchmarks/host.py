@@ -48,7 +48,7 @@ class Host:
         return float(found["used_cpu_user"]) + float(found["used_cpu_sys"])
 
     def memory(self) -> int:
-        """Bytes in use, without its log of slow calls, and what scripts have left and is not collected yet."""
+        """Bytes in use, without its log of slow calls and what scripts have left uncollected."""
         self._client.slowlog_reset()
         self._client.script_flush("SYNC")
         return int(self._client.info("memory")["used_memory"])

@@ -54,7 +54,7 @@ def test_the_early_memory_is_for_a_while() -> None:
         assert (request in urls) is stays
 
 
-@pytest.mark.parametrize(("seen", "words"), [("exact", "10 bytes on Redis"), ("bloom", "a layer is added")])
+@pytest.mark.parametrize(("seen", "words"), [("exact", "9 bytes on Redis"), ("bloom", "a layer is added")])
 def test_what_goes_beyond_the_capacity_is_told_once(
     site: Site, tmp_path: Path, seen: str, words: str
 ) -> None:

@@ -13,7 +13,7 @@ _BLOOM = (
     "for in one more place; the error stays below FLEET_SEEN_ERROR"
 )
 _EXACT = (
-    "each further URL takes as much as those before, 10 bytes on Redis, or 21 in a file; a Bloom filter "
+    "each further URL takes as much as those before, 9 bytes on Redis, or 16 in a file; a Bloom filter "
     "takes 2 (scrapy fleet seen {crawl} convert bloom)"
 )
 
