@@ -397,9 +397,9 @@ async def test_an_idle_worker_gets_what_another_found(tmp_path: Path) -> None:
     one = await Desk(open_store(), name="one").open()
     other = await Desk(open_store(), name="other").open()
     assert other.frontier.next() is None
+    before = other.times_ready
     one.add(*some(20))
     await one.commit()
-    before = other.times_ready
     await other.next()
     assert other.times_ready > before
     await one.close()
