@@ -8,7 +8,7 @@ import pytest
 
 from scrapy_fleet.errors import GivenUp
 from scrapy_fleet.model import Outcome, Plan, Rule, Worker
-from scrapy_fleet.store.base import LEEWAY, PATIENCE, Store
+from scrapy_fleet.store.base import HORIZON, LEEWAY, PATIENCE, Store
 
 from .driver import WIDE, Clock, Hand, conserved, crash, names, page, pages
 
@@ -265,8 +265,8 @@ def test_a_suspect_is_paced_as_others_are(store: Store, clock: Clock) -> None:
         crash(store, victim)
     receipt = worker.commit(want=1)
     assert receipt.leases == ()
-    assert receipt.retry_in == pytest.approx(10)
-    clock.advance(10.5)
+    assert receipt.retry_in == pytest.approx(10 * (1 + LEEWAY) - HORIZON)
+    clock.advance(10 * (1 + LEEWAY) - 0.5)
     assert [(lease.alone, lease.delay) for lease in worker.lease()] == [(True, pytest.approx(0.5))]
 
 
