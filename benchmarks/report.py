@@ -76,7 +76,8 @@ def fill_in(page: str, parts: dict[str, str]) -> str:
 def keep(results: dict[str, Any], folder: Path = RESULTS, page: Path = PAGE) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / f"{results['date']}.json"
-    file.write_text(json.dumps(rounded(results), indent=1) + "\n", encoding="utf-8")
+    earlier = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}  # other parts, that day
+    file.write_text(json.dumps({**earlier, **rounded(results)}, indent=1) + "\n", encoding="utf-8")
     page.write_text(fill_in(page.read_text(encoding="utf-8"), sections(results)), encoding="utf-8")
     return file
 

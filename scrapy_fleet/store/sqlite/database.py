@@ -99,7 +99,7 @@ class Database:
         execute(f"PRAGMA synchronous = {'FULL' if durability == 'full' else 'NORMAL'}")
         execute("PRAGMA cache_size = -32768")
         execute("PRAGMA temp_store = MEMORY")
-        execute("PRAGMA wal_autocheckpoint = 4000")
+        execute("PRAGMA wal_autocheckpoint = 16000")
         with self.write():
             version = self.value("PRAGMA user_version")
             if version == 0:
