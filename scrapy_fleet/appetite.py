@@ -7,7 +7,8 @@ as many when one was late: as TCP finds out how much a network carries.
 
 from __future__ import annotations
 
-LEAST, FIRST = 8, 32
+LEAST, FIRST, MOST = 8, 32, 1000
+"""What it never goes below, begins with, and never goes above: what grew in calm weather must shrink soon."""
 
 
 class Appetite:
@@ -34,7 +35,7 @@ class Appetite:
     def kept(self) -> None:
         """One has started in time."""
         assert self._size is not None
-        self._size += 1 if self._grows_fast else 1 / self._size
+        self._size = min(MOST, self._size + (1 if self._grows_fast else 1 / self._size))
 
     def missed(self, number: int, newest: int) -> None:
         """One of this number was late; those that come after the newest will tell of the new size."""

@@ -65,8 +65,7 @@ class Frontier:
         self.emptied_once = False
         """The store lost the crawl while it was under way: whatever comes, it is not finished."""
         self._draining = self._busy = self._woken = False
-        self._timing = Timing(limits, self.outbox, self._ahead, lambda delay: loop.later(delay, self._wake))
-        self.timing = self._timing
+        self.timing = Timing(limits, self.outbox, self._ahead, lambda delay: loop.later(delay, self._wake))
 
     # Opening and closing
 
@@ -159,11 +158,11 @@ class Frontier:
         while (lease := self._ahead.take()) is not None and self._ahead.is_late(lease):
             self._give_back([lease])
         if lease is None:
-            if self._timing.starve():
+            if self.timing.starve():
                 self._wake()
             return None
         self._downloading.add(lease.token)
-        if self._timing.is_low(self._want()):
+        if self.timing.is_low(self._want()):
             self._wake()
         return lease
 
@@ -203,7 +202,7 @@ class Frontier:
         return bool(self.outbox) or (self._seeded and self.seeding is Seeding.MINE and not self.emptied_once)
 
     def _hurry(self) -> None:
-        if self._timing.hungry or self.outbox.size >= self.limits.commit_size:
+        if self.timing.hungry or self.outbox.size >= self.limits.commit_size:
             self._wake()
 
     def _wake(self) -> None:
@@ -222,7 +221,7 @@ class Frontier:
         if self._closed or (pending and self.held_back):
             return True
         waiting, free = self.counts.waiting, self.limits.capacity - len(self._downloading)
-        return self._timing.is_time(pending=pending, waiting=waiting, free=free, want=self._want())
+        return self.timing.is_time(pending=pending, waiting=waiting, free=free, want=self._want())
 
     def _want(self) -> int:
         if self._draining or self.held_back:
@@ -252,7 +251,7 @@ class Frontier:
             leave=closing,
             finish=self._finish,
         )
-        self._timing.asked_at = time.monotonic()
+        self.timing.asked_at = time.monotonic()
         self._busy = True
         self.commits += 1
         self._link.commit(batches)
@@ -299,7 +298,7 @@ class Frontier:
         for slot in receipt.held:
             self._give_back(self._ahead.of_slot(slot))
         self._take(receipt.leases, *span)
-        self._timing.answered(batch, receipt)
+        self.timing.answered(batch, receipt)
         if receipt.leases or self.quiet or self.ended:
             self.listener.ready()
         self._wake()
@@ -322,7 +321,7 @@ class Frontier:
         if beat.reaped:
             logger.warning("%d requests came back from workers that died; they run again.", beat.reaped)
         if beat.reaped or news:
-            self._timing.news()
+            self.timing.news()
             self._wake()
         if self.quiet or self.ended:
             self.listener.ready()
@@ -333,7 +332,7 @@ class Frontier:
         self.mode = mode
         if mode == "run":
             logger.info("The crawl was resumed.")
-            self._timing.resume()
+            self.timing.resume()
         elif mode == "pause":
             logger.info("The crawl is paused: what is in flight ends, nothing new runs until it is resumed.")
             self._give_back(self._ahead.all())

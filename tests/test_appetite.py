@@ -6,7 +6,7 @@ import time
 from itertools import count
 
 from scrapy_fleet.ahead import SLACK, Ahead
-from scrapy_fleet.appetite import FIRST, LEAST, Appetite
+from scrapy_fleet.appetite import FIRST, LEAST, MOST, Appetite
 from scrapy_fleet.model import Lease
 from scrapy_fleet.store.base import LEEWAY
 
@@ -43,6 +43,14 @@ def test_it_is_found_out_how_many_start_in_time() -> None:
 
 def test_a_worker_that_is_never_in_time_goes_on_with_a_few() -> None:
     assert set(settled(0)) == {LEAST}
+
+
+def test_a_long_calm_does_not_make_it_slow_to_learn() -> None:
+    appetite = Appetite()
+    appetite.came()
+    for _ in range(100 * MOST):
+        appetite.kept()
+    assert appetite.limit(10 * MOST, 0) == MOST
 
 
 def test_those_that_were_late_together_count_once() -> None:

@@ -24,6 +24,7 @@ from scrapy_fleet.ops.host_arguments import (
     run_host_command,
 )
 from scrapy_fleet.ops.importing import run_import
+from scrapy_fleet.ops.positive import positive
 from scrapy_fleet.ops.push_arguments import add_push, finish_push_options
 from scrapy_fleet.ops.seen_arguments import add_seen_command, finish_seen_options, run_seen_command
 from scrapy_fleet.ops.transfer_arguments import (
@@ -54,16 +55,6 @@ examples:
   %(prog)s seen                        how many URLs it has met, and what they take
   %(prog)s doctor                      what is wrong, and how to mend it
 """
-
-
-def _positive(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError("it must be 1 or more")
-    return value
-
-
-_positive.__name__ = "number"  # what argparse calls it in its messages
 
 
 def add_commands(parser: argparse.ArgumentParser, prog: str) -> None:
@@ -97,7 +88,7 @@ def add_commands(parser: argparse.ArgumentParser, prog: str) -> None:
         description="The hosts of a crawl, those with most waiting first: how far apart and how many at "
         "a time their requests are, why they wait and until when, and what the fleet was told about them.",
     )  # fmt: skip
-    hosts.add_argument("--limit", type=_positive, default=20, metavar="N", help="how many (20)")
+    hosts.add_argument("--limit", type=positive, default=20, metavar="N", help="how many (20)")
 
     add_host_commands(commands, where, prog)
     add_push(commands, where, prog)
@@ -110,7 +101,7 @@ def add_commands(parser: argparse.ArgumentParser, prog: str) -> None:
         "priority take turns.",
     )  # fmt: skip
     peek.add_argument("--host", metavar="HOST", help="only of this host (or download slot)")
-    peek.add_argument("--limit", type=_positive, default=20, metavar="N", help="how many (20)")
+    peek.add_argument("--limit", type=positive, default=20, metavar="N", help="how many (20)")
     peek.add_argument(
         "--kind", choices=["waiting", "leased"], default="waiting", help="leased: those in workers' hands"
     )
@@ -150,7 +141,7 @@ def add_commands(parser: argparse.ArgumentParser, prog: str) -> None:
         "words", nargs="*", metavar="[CRAWL] ACTION [ID ...]", help="what to do; list if left out"
     )
     dead.add_argument("--all", action="store_true", dest="everything", help="requeue or drop all of them")
-    dead.add_argument("--limit", type=_positive, default=100, metavar="N", help="how many to list (100)")
+    dead.add_argument("--limit", type=positive, default=100, metavar="N", help="how many to list (100)")
 
     add_transfer_commands(commands, common, where, prog)
 
@@ -165,8 +156,8 @@ def add_commands(parser: argparse.ArgumentParser, prog: str) -> None:
         description="Workers crawl a local site; half-way one is killed and replaced. The verdict comes from "
         "the site's own log.",
     )  # fmt: skip
-    demo.add_argument("--pages", type=_positive, default=2000, metavar="N", help="pages of the site (2000)")
-    demo.add_argument("--workers", type=_positive, default=2, metavar="N", help="workers at a time (2)")
+    demo.add_argument("--pages", type=positive, default=2000, metavar="N", help="pages of the site (2000)")
+    demo.add_argument("--workers", type=positive, default=2, metavar="N", help="workers at a time (2)")
     demo.add_argument("--keep", type=Path, metavar="DIR", help="keep the crawl and the logs in this folder")
 
 

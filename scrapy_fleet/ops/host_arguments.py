@@ -8,7 +8,8 @@ import re
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from scrapy_fleet.ops.place import Place
+    from scrapy_fleet.ops.positive import positive
+from scrapy_fleet.ops.place import Place
 
 HOST_COMMANDS = ("throttle", "block", "unblock", "boost")
 BOOST = 10
@@ -35,14 +36,7 @@ def _at_a_time(text: str) -> int:
     return value
 
 
-def _how_many(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError("it must be 1 or more")
-    return value
-
-
-for _kind in (_seconds, _at_a_time, _how_many):
+for _kind in (_seconds, _at_a_time):
     _kind.__name__ = "number"  # what argparse calls it in its messages
 
 
@@ -84,7 +78,7 @@ def add_host_commands(commands: Any, where: argparse.ArgumentParser, prog: str) 
     )  # fmt: skip
     why.add_argument("--slot", metavar="NAME", help="the download slot to look in, if it is not the host's")
     why.add_argument(
-        "--limit", type=_how_many, default=LOOK_AT, metavar="N",
+        "--limit", type=positive, default=LOOK_AT, metavar="N",
         help=f"how many waiting requests to look at ({LOOK_AT:,})",
     )  # fmt: skip
 

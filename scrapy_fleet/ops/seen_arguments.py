@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from scrapy_fleet.ops.place import Place
+    from scrapy_fleet.ops.positive import positive
+from scrapy_fleet.ops.place import Place
 
 SEEN_ACTIONS = ("has", "forget", "import", "export", "convert")
 KINDS = ("exact", "bloom", "rolling", "off")
@@ -41,16 +42,6 @@ def _as_setting(name: str) -> Callable[[str], Any]:
     return parse
 
 
-def _how_many(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError("it must be 1 or more")
-    return value
-
-
-_how_many.__name__ = "number"  # what argparse calls it in its messages
-
-
 def add_seen_command(commands: Any, where: argparse.ArgumentParser, prog: str) -> None:
     seen = commands.add_parser(
         "seen", parents=[where], help="what a crawl has met: has, forget, import, export, convert",
@@ -66,7 +57,7 @@ def add_seen_command(commands: Any, where: argparse.ArgumentParser, prog: str) -
     seen.add_argument("--create", action="store_true", help="import: make the crawl if it is not there")
     seen.add_argument("--output", metavar="FILE", help="export: write to this file")
     seen.add_argument(
-        "--limit", type=_how_many, metavar="N", help="forget: how many waiting requests to look at"
+        "--limit", type=positive, metavar="N", help="forget: how many waiting requests to look at"
     )
     seen.add_argument(
         "--capacity", type=_as_setting("FLEET_SEEN_CAPACITY"), metavar="N",

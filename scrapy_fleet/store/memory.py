@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import heapq
 import itertools
-import random as random_module
 import time
 from collections.abc import Callable, Iterable
+from random import Random
 
 from scrapy_fleet import model, politeness
 from scrapy_fleet.errors import CrawlInUse, GivenUp
@@ -30,14 +30,11 @@ class MemoryStore(MemorySeen, ItemVerbs, PaperVerbs):
     dump, load = memory_cargo.dump, memory_cargo.load
 
     def __init__(
-        self,
-        crawl: str,
-        *,
-        clock: Callable[[], float] = time.monotonic,
-        random: random_module.Random | None = None,
+        self, crawl: str, *, clock: Callable[[], float] = time.monotonic, random: Random | None = None
     ) -> None:
         super().__init__(crawl, clock)
-        self._leasing, self._ids = Leasing(random or random_module.Random()), itertools.count(1)
+        self._leasing = Leasing(random or Random())
+        self._ids = itertools.count(1)
         self._members: dict[str, Member] = {}
         self._items = Items()
         self._overrides: dict[str, model.Override] = {}
@@ -105,7 +102,8 @@ class MemoryStore(MemorySeen, ItemVerbs, PaperVerbs):
 
     def push(self, entries: tuple[Entry, ...], marks: tuple[int, ...] = ()) -> tuple[int, ...]:
         self._settle_for(entries, marks)
-        known, _ = self._add(entries, self._clock()), self._meet_keys(marks, self._clock())
+        known = self._add(entries, self._clock())
+        self._meet_keys(marks, self._clock())
         return known
 
     def waiting(self, slot: str) -> int:

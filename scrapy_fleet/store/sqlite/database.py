@@ -130,7 +130,8 @@ class Database:
                 self.connection.execute("PRAGMA journal_mode = WAL")
                 return
             except sqlite3.OperationalError as error:
-                if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                busy = error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY  # whatever it says besides
+                if not busy or time.monotonic() > deadline:
                     raise
             time.sleep(0.01)
 
