@@ -265,7 +265,7 @@ async def long_idle(open_store: Callable[[], Store], name: str) -> Desk:
     desk = await Desk(open_store(), Limits(worker_timeout=6.0), name).open()
     assert desk.frontier.next() is None
     await desk.until(lambda: desk.frontier.commits > 0 and desk.at_rest())
-    desk.frontier._timing._poll = NEVER
+    desk.frontier.timing._poll = NEVER
     return desk
 
 

@@ -7,9 +7,10 @@ import math
 import re
 from typing import TYPE_CHECKING, Any
 
+from scrapy_fleet.ops.positive import positive
+
 if TYPE_CHECKING:
-    from scrapy_fleet.ops.positive import positive
-from scrapy_fleet.ops.place import Place
+    from scrapy_fleet.ops.place import Place
 
 HOST_COMMANDS = ("throttle", "block", "unblock", "boost")
 BOOST = 10

@@ -5,11 +5,12 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
+from scrapy_fleet.ops.positive import positive
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from scrapy_fleet.ops.positive import positive
-from scrapy_fleet.ops.place import Place
+    from scrapy_fleet.ops.place import Place
 
 SEEN_ACTIONS = ("has", "forget", "import", "export", "convert")
 KINDS = ("exact", "bloom", "rolling", "off")
