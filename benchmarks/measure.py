@@ -99,6 +99,32 @@ def verdict(value: float, goal: float, *, at_most: bool = False) -> str:
     return "reached" if reached else "missed"
 
 
+class Goal(NamedTuple):
+    """What a measurement should reach."""
+
+    what: str
+    value: float
+    bar: float
+    at_most: bool = False
+    """The bar is the most there may be, not the least."""
+    form: str = "{:.2f}x"
+    """How value and bar are shown."""
+
+    @property
+    def reached(self) -> bool:
+        return self.value <= self.bar if self.at_most else self.value >= self.bar
+
+    @property
+    def short_by(self) -> float:
+        """By which part of the bar it is missed; 0 if it is not."""
+        return 0.0 if self.reached else abs(self.value - self.bar) / self.bar
+
+    def show(self) -> str:
+        value, bar = self.form.format(self.value), self.form.format(self.bar)
+        told = "reached" if self.reached else f"missed by {self.short_by:.0%}"
+        return f"{self.what}: {value} (goal {bar}{' at most' * self.at_most}: {told})"
+
+
 def machine() -> dict[str, Any]:
     """Where and with what it was measured, and how busy the machine was before."""
     with scratch() as folder:
