@@ -1,6 +1,6 @@
 """The store alone: how fast it is, and what a request costs as the frontier grows.
 
-``python -m benchmarks.queue [--sizes 10000,100000,1000000] [--rounds 9] [--json FILE]``
+``python -m benchmarks.queue [--quick | --short] [--sizes 10000,100000,1000000] [--rounds 9]``
 
 SQLite with ``FLEET_DURABILITY = "full"``, in batches as a busy worker makes them, against push and pop
 on the SQLite queue of Scrapy. On both sides requests are turned into bytes and back within the measured
@@ -9,8 +9,6 @@ time. The files that were filled are then crawled for a while by real workers, t
 
 from __future__ import annotations
 
-import argparse
-import json
 import statistics
 import time
 from collections.abc import Callable
@@ -23,7 +21,8 @@ from scrapy import Request
 from scrapy.crawler import Crawler
 from scrapy.squeues import PickleLifoSQLiteQueue
 
-from benchmarks.measure import Spread, run_worker, scratch, table, verdict
+from benchmarks import command
+from benchmarks.measure import Goal, Spread, run_worker, scratch, table
 from benchmarks.worker import LinksSpider
 from scrapy_fleet.crawl.codec import Codec
 from scrapy_fleet.model import Batch, Entry, Lease, Outcome, Plan, Rule, Sample
@@ -209,6 +208,9 @@ TITLES = {
 }
 
 
+ORDERS = {"lifo": "newest first", "fifo": "oldest first"}
+
+
 def tables(results: dict[str, Any]) -> str:
     rows = [[TITLES[name], Spread.of(values).show()] for name, values in results["speed"].items()]
     first = table(["", "requests a second"], rows)
@@ -221,28 +223,25 @@ def tables(results: dict[str, Any]) -> str:
         ]
         for size in next(iter(costs.values()))
     ]
-    second = table(["waiting", "newest first", "oldest first", "memory of a worker"], rows)
+    second = table(["waiting", *(ORDERS[order] for order in costs), "memory of a worker"], rows)
     return (
         f"Durable, {BATCH} a commit (adds: {FILL}), medians of {results['rounds']} (lowest to highest):\n\n"
         f"{first}\n\nTo add, lease and settle a request, as the frontier grows:\n\n{second}"
     )
 
 
-def goals(results: dict[str, Any]) -> list[str]:
-    lines = []
-    for name in ("lease_settle", "lease_settle_100_hosts"):
-        value = statistics.median(results["speed"][name])
-        reached = verdict(value, GOAL_PER_SECOND)
-        lines.append(f"{TITLES[name]}: {value:,.0f} a second (goal {GOAL_PER_SECOND:,}: {reached})")
-    for order, costs in results["growth"]["us_a_request"].items():
-        value = flatness(costs)
-        reached = verdict(value, GOAL_FLAT, at_most=True)
-        first, *_, last = costs
-        sizes = f"{int(first):,} to {int(last):,}"
-        lines.append(
-            f"cost a request, {order}, {sizes} waiting: {value:.2f}x (goal {GOAL_FLAT}x at most: {reached})"
+def goals(results: dict[str, Any]) -> list[Goal]:
+    found = [
+        Goal(
+            TITLES[name], statistics.median(results["speed"][name]), GOAL_PER_SECOND, form="{:,.0f} a second"
         )
-    return lines
+        for name in ("lease_settle", "lease_settle_100_hosts")
+    ]
+    for order, costs in results["growth"]["us_a_request"].items():
+        first, *_, last = costs
+        what = f"cost a request, {order}, {int(first):,} to {int(last):,} waiting"
+        found.append(Goal(what, flatness(costs), GOAL_FLAT, at_most=True))
+    return found
 
 
 def noise(results: dict[str, Any]) -> list[str]:
@@ -252,6 +251,24 @@ def noise(results: dict[str, Any]) -> list[str]:
         for size, values in costs.items():
             found[f"cost a request, {order}, {int(size):,} waiting"] = (Spread.of(values), " us")
     return [f"{what}: {spread.show(unit=unit)}" for what, (spread, unit) in found.items() if spread.noisy]
+
+
+def plots(results: dict[str, Any]) -> dict[str, str]:
+    from benchmarks import plot
+
+    rows = [(TITLES[name], statistics.median(values)) for name, values in results["speed"].items()]
+    curves = {
+        ORDERS[order]: [(float(size), statistics.median(values)) for size, values in costs.items()]
+        for order, costs in results["growth"]["us_a_request"].items()
+    }
+    return {
+        "queue.svg": plot.bars(
+            "SQLite, every commit flushed", rows, unit="requests a second", best="higher", log=True
+        ),
+        "queue-growth.svg": plot.lines(
+            "To add, lease and settle a request", curves, x="requests waiting", y="us a request", log_x=True
+        ),
+    }
 
 
 def measure(sizes: list[int], rounds: int, n: int, few: int, pages: int) -> dict[str, Any]:
@@ -270,6 +287,13 @@ def _told(name: str, measured: Callable[[], dict[str, Any]]) -> dict[str, Any]:
 
 
 QUICK: dict[str, Any] = {"sizes": [500, 1000], "rounds": 1, "n": 500, "few": 20, "pages": 20}
+SHORT: dict[str, Any] = {
+    "sizes": [10_000, 100_000, 1_000_000],
+    "rounds": 5,
+    "n": 4_000,
+    "few": 200,
+    "pages": 200,
+}
 FULL: dict[str, Any] = {
     "sizes": [10_000, 100_000, 1_000_000],
     "rounds": 9,  # short ones, taken in turns: a slow minute of the machine then hits every size
@@ -280,13 +304,11 @@ FULL: dict[str, Any] = {
 
 
 def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser("python -m benchmarks.queue", description="Measure the SQLite store.")
+    parser = command.parser("queue", "Measure the SQLite store.")
     parser.add_argument("--sizes", help="numbers of waiting requests, with commas between")
     parser.add_argument("--rounds", type=int)
-    parser.add_argument("--json", type=Path, help="write what was measured to this file")
-    parser.add_argument("--quick", action="store_true", help="only see that it works")
     args = parser.parse_args(arguments)
-    options = dict(QUICK if args.quick else FULL)
+    options = command.size_of(args, QUICK, SHORT, FULL)
     if args.sizes:
         options["sizes"] = sorted(map(int, args.sizes.split(",")))
         if len(options["sizes"]) < 2:
@@ -294,13 +316,7 @@ def main(arguments: list[str] | None = None) -> None:
     if args.rounds:
         options["rounds"] = args.rounds
     results = measure(**options)
-    print(f"\n{tables(results)}\n")
-    for line in goals(results):
-        print(line)
-    for line in noise(results):
-        print(f"noisy: {line}")
-    if args.json:
-        args.json.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    command.tell(args, results, tables(results), goals(results), noise(results))
 
 
 if __name__ == "__main__":
