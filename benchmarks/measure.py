@@ -112,7 +112,7 @@ class Goal(NamedTuple):
 
     @property
     def short_by(self) -> float:
-        """By which part of the bar it is missed; 0 if it is not, infinite where there should be none at all."""
+        """By which part of the bar it is missed; 0 if it is not, infinite where there should be none."""
         if self.reached:
             return 0.0
         return abs(self.value - self.bar) / self.bar if self.bar else math.inf
