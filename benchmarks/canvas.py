@@ -29,7 +29,7 @@ STYLE = (
     ".m{font-size:12px;fill:#59636e}.e{text-anchor:end}.mid{text-anchor:middle}"
     ".card{fill:#fff;stroke:#d1d9e0}.grid{stroke:#d1d9e0;stroke-opacity:.7}.axis{stroke:#8c959f}"
     ".curve{fill:none;stroke-width:2.25;stroke-linejoin:round}.lead{stroke-dasharray:1 3}"
-    f".in{{font-size:12px;fill:#fff}}{_palette(COLOURS, GREYS)}"
+    f".small{{font-size:12px}}.in{{font-size:12px;fill:#fff}}{_palette(COLOURS, GREYS)}"
     "@media(prefers-color-scheme:dark){text{fill:#f0f6fc}.m{fill:#9198a1}.card{fill:#0d1117;stroke:#3d444d}"
     f".grid{{stroke:#3d444d}}.axis{{stroke:#656c76}}.in{{fill:#0d1117}}{_palette(DARK_COLOURS, DARK_GREYS)}}}"
 )
@@ -88,6 +88,9 @@ class Canvas:
         at = f'x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}"'
         self.parts.append(f'<rect {at} rx="{round_by:g}" class="{kind}"/>')
 
+    def dot(self, x: float, y: float, radius: float, kind: str) -> None:
+        self.parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius:g}" class="{kind}"/>')
+
     def line(self, x1: float, y1: float, x2: float, y2: float, kind: str) -> None:
         at = f'x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}"'
         self.behind.append(f'<line {at} class="{kind}"/>')
@@ -122,7 +125,7 @@ def show(value: float) -> str:
 
 def tick(value: float) -> str:
     for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if abs(value) >= size * (10 if letter == "k" else 1):
+        if abs(value) >= size:
             return show(value / size) + letter
     return show(value)
 

@@ -6,6 +6,7 @@ colours. The pictures follow the reader's light or dark mode, and the same figur
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
@@ -47,8 +48,11 @@ def bars(
 ) -> str:
     """Horizontal bars. ``best`` says which end is good: "higher", "lower", or other words as they are."""
     better = f"{best} is better" if best in ("higher", "lower") else best
-    colours = _colours([label for label, _ in rows])
-    found = [Bar(label, value, colours[label], label.startswith(OURS)) for label, value in rows]
+    ours = [label.startswith(OURS) for label, _ in rows]
+    found = [
+        Bar(label, value, "c0" if own or not any(ours) else "g0", own)
+        for (label, value), own in zip(rows, ours, strict=True)
+    ]
     return _bars(title, {"": found}, unit, better, note, log)
 
 
@@ -77,7 +81,8 @@ def _bars(
     high = max(above, default=1.0)
     low = 10.0 ** math.floor(math.log10(min(above, default=1.0) / 1.25)) if log else 0.0
     stuck = unit if unit in ("%", "x") else ""
-    canvas = Canvas(title, ", ".join(each for each in (unit if not stuck else "", better) if each))
+    under = ("" if stuck else unit, "logarithmic scale" * log, better)
+    canvas = Canvas(title, ", ".join(each for each in under if each))
     column = _column([bar.label for rows in blocks.values() for bar in rows])
     room = max((width(show(value) + stuck, 14) for value in every), default=0.0)
     scale = Scale(low, high, PAD + column + 12, WIDTH - PAD - room - 8, log)
@@ -116,7 +121,7 @@ def stacked(title: str, rows: Mapping[str, Mapping[str, float]], *, unit: str = 
     """Horizontal bars made of parts: row -> part -> value, with the sum at the end."""
     canvas = Canvas(title, unit)
     parts = list(dict.fromkeys(part for each in rows.values() for part in each))
-    colours = {part: f"c{i % len(COLOURS)}" for i, part in enumerate(parts)}
+    colours = dict(zip(parts, itertools.cycle(["c0", "c1", "g0", "g1", "g2", "c3"]), strict=False))
     x = float(PAD)
     for part in parts:  # a legend, since a narrow part has no room for its name
         if x > PAD and x + 18 + width(part, 12) > WIDTH - PAD:
@@ -144,7 +149,12 @@ def stacked(title: str, rows: Mapping[str, Mapping[str, float]], *, unit: str = 
             if value:
                 canvas.bar(start, middle - 13, max(long - 1, 0.5), 26, colours[part], 1)
             if width(show(value), 12) + 8 < long:
-                canvas.text(start + long / 2, middle + 4, show(value), "in mid")
+                canvas.text(
+                    start + long / 2,
+                    middle + 4,
+                    show(value),
+                    "in mid" if colours[part] < "g" else "mid small",
+                )
         canvas.text(scale.at(done) + 6, middle + 4.5, show(sums[row]), strong)
         told.append(f"{row}: {', '.join(f'{part} {show(value)}' for part, value in each.items())} {unit}")
         canvas.y += tall + 10
@@ -178,7 +188,7 @@ def lines(
     up = Scale(low, high, bottom, top, log_y)
     left = PAD + max(width(tick(each), 12) for each in up.ticks()) + 10
     column = min(190.0, max((width(name, 14) for name in names), default=0.0))
-    right = WIDTH - PAD - column - 22
+    right = WIDTH - PAD - column - 32
     across = Scale(min(xs), max(xs), left + 8, right, log_x)
     for each in up.ticks():
         canvas.line(left, up.at(each), right + 8, up.at(each), "axis" if each == low else "grid")
@@ -194,16 +204,17 @@ def lines(
         path = " ".join(f"{a:.1f},{b:.1f}" for a, b in points)
         canvas.parts.append(f'<polyline points="{path}" class="curve s{colours[name]}"/>')
         for a, b in points:
-            canvas.parts.append(f'<circle cx="{a:.1f}" cy="{b:.1f}" r="3.2" class="{colours[name]}"/>')
+            canvas.dot(a, b, 3.2, colours[name])
         ends[name] = points[-1]
     blocks = {name: wrap(name, column, 14) for name in names}
     places = _apart({name: (ends[name][1], LINE * len(blocks[name]) + 3) for name in names}, bottom)
     for name, middle in places.items():
         a, b = ends[name]
-        canvas.line(a + 5, b, right + 16, middle, f"lead s{colours[name]}")
+        canvas.line(a + 5, b, right + 18, middle, f"lead s{colours[name]}")
+        canvas.dot(right + 22, middle, 4.5, colours[name])
         for i, line in enumerate(blocks[name]):
             at = middle + 4.5 + LINE * (i - (len(blocks[name]) - 1) / 2)
-            canvas.text(right + 20, at, line, "b" if name.startswith(OURS) else "")
+            canvas.text(right + 31, at, line, "b" if name.startswith(OURS) else "")
     canvas.y = bottom + (44 if x else 26)
     told = [f"{name}: {', '.join(f'{tick(a)} {show(b)}' for a, b in sorted(series[name]))}" for name in names]
     return canvas.done(note, told)
