@@ -121,9 +121,11 @@ def stacked(title: str, rows: Mapping[str, Mapping[str, float]], *, unit: str = 
     """Horizontal bars made of parts: row -> part -> value, with the sum at the end."""
     canvas = Canvas(title, unit)
     parts = list(dict.fromkeys(part for each in rows.values() for part in each))
-    colours = dict(zip(parts, itertools.cycle(["c0", "c1", "g0", "g1", "g2", "c3"]), strict=False))
+    colours = dict(zip(parts, itertools.cycle(["c0", "c1", "c3", "g0", "g1", "g2"]), strict=False))
     x = float(PAD)
     for part in parts:  # a legend, since a narrow part has no room for its name
+        if not any(each.get(part) for each in rows.values()):
+            continue
         if x > PAD and x + 18 + width(part, 12) > WIDTH - PAD:
             x, canvas.y = PAD, canvas.y + LINE + 4
         canvas.bar(x, canvas.y, 12, 12, colours[part])
