@@ -37,11 +37,10 @@ class Peer(NamedTuple):
     def python(self) -> Path:
         return ROOT / self.folder / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
 
-    @property
     def is_there(self) -> bool:
         if not self.python.exists():
             return False
-        command = [self.python, "-c", f"import {self.needs}"]
+        command = [str(self.python), "-c", f"import {self.needs}"]
         return subprocess.run(command, stderr=subprocess.DEVNULL, check=False).returncode == 0
 
 
@@ -51,7 +50,7 @@ CRAWLEE = Peer("crawlee", ".venv-bench-crawlee", "crawlee, aiosqlite, sqlalchemy
 
 def python_of(peer: Peer) -> str:
     """The Python that has it."""
-    if peer.is_there:
+    if peer.is_there():
         return str(peer.python)
     print(f"making {peer.folder} for {peer.name}", flush=True)
     try:
@@ -63,7 +62,7 @@ def python_of(peer: Peer) -> str:
     done = subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False)
     if done.returncode:
         raise NoPeer(done.stderr.strip().splitlines()[-1] if done.stderr.strip() else "pip failed")
-    if not peer.is_there:
+    if not peer.is_there():
         raise NoPeer(f"it is installed, but has no {peer.needs}")
     return str(peer.python)
 
