@@ -39,7 +39,7 @@ soak: $(VENV)/.has-test ## kill workers at random moments, ROUNDS times
 	$(BIN)/python -m tests.crash.soak --rounds $(ROUNDS) $(ARGS)
 
 clean: ## remove the environment, caches and what was built
-	rm -rf $(VENV) .venv-bench build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) .venv-bench* build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # A stamp for each extra that is installed; all are old when pyproject.toml is newer.

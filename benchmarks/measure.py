@@ -51,10 +51,12 @@ def scratch() -> tempfile.TemporaryDirectory[str]:
     )
 
 
-def run_worker(job: dict[str, Any], folder: str, python: str = sys.executable) -> dict[str, Any]:
+def run_worker(
+    job: dict[str, Any], folder: str, python: str = sys.executable, module: str = "benchmarks.worker"
+) -> dict[str, Any]:
     """Crawl in a fresh process (see ``benchmarks.worker``); what it measured of itself."""
     done = subprocess.run(
-        [python, "-m", "benchmarks.worker", json.dumps(job)],
+        [python, "-m", module, json.dumps(job)],
         cwd=folder,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         stdout=subprocess.PIPE,

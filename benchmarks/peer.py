@@ -1,4 +1,4 @@
-"""scrapy-redis, to be measured beside us: in an environment of its own, which is made when it is missing.
+"""scrapy-redis, to be measured beside us: in an environment of its own (see ``benchmarks.environments``).
 
 ``python -m benchmarks.peer PORT NUMBER`` (with that environment's Python) fills a server with requests by
 way of scrapy-redis and prints what each kind of record takes of the server's memory.
@@ -10,17 +10,17 @@ import json
 import os
 import subprocess
 import sys
-import venv
 from collections.abc import Iterator
-from importlib.metadata import version
 from typing import Any
 
 from scrapy import Request, Spider
 
+from benchmarks.environments import SCRAPY_REDIS, NoPeer, python_of, version_of
 from benchmarks.measure import ROOT
 from benchmarks.worker import LinksSpider
 
-ENVIRONMENT = ROOT / ".venv-bench"
+__all__ = ["NoPeer", "memory", "peer_version", "python"]
+
 BATCH = 1000
 
 SETTINGS: dict[str, Any] = {
@@ -31,32 +31,13 @@ SETTINGS: dict[str, Any] = {
 SHARED_STATS = {"STATS_CLASS": "scrapy_redis.stats.RedisStatsCollector"}
 
 
-class NoPeer(Exception):
-    """scrapy-redis cannot be installed."""
-
-
 def python() -> str:
     """The Python that has scrapy-redis and the Scrapy that we have."""
-    found = ENVIRONMENT / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
-    if found.exists() and subprocess.run([found, "-c", "import scrapy_redis"], check=False).returncode == 0:
-        return str(found)
-    print(f"making {ENVIRONMENT.name} for scrapy-redis", flush=True)
-    try:
-        venv.create(ENVIRONMENT, clear=True, with_pip=True)
-    except (OSError, subprocess.CalledProcessError) as error:
-        raise NoPeer(f"no environment can be made ({error})") from error
-    wanted = ["scrapy-redis", f"scrapy=={version('scrapy')}", f"redis=={version('redis')}"]
-    command = [str(found), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *wanted]
-    done = subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False)
-    if done.returncode:
-        raise NoPeer(done.stderr.strip().splitlines()[-1] if done.stderr.strip() else "pip failed")
-    return str(found)
+    return python_of(SCRAPY_REDIS)
 
 
 def peer_version(interpreter: str) -> str:
-    code = "from importlib.metadata import version; print(version('scrapy-redis'))"
-    done = subprocess.run([interpreter, "-c", code], stdout=subprocess.PIPE, text=True, check=True)
-    return done.stdout.strip()
+    return version_of(SCRAPY_REDIS)
 
 
 def memory(interpreter: str, port: int, number: int) -> dict[str, float]:

@@ -1,0 +1,243 @@
+"""The scheduler alone: what a new request costs, a known one, and the next one.
+
+``python -m benchmarks.scheduler [--quick | --short] [--rounds 5] [--alone] [--json FILE]``
+
+Real schedulers in real crawls that download nothing (see ``benchmarks.scheduler_worker``): 64 requests are
+always in hand, and each that ends brings one that is new, or that and 19 known ones. Stock Scrapy, scrapy-fleet
+on SQLite and on Redis or Valkey, near and 1 ms away, and scrapy-redis there, in its own environment. Every
+measurement is a fresh process on an emptied server; the rounds of all sides are interleaved.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from benchmarks import crawl, peer
+from benchmarks.fleet import ADDON, Way, way
+from benchmarks.host import Host, serving
+from benchmarks.measure import Goal, Spread, run_worker, scratch, table
+
+DELAYS = (0, 1)
+"""Milliseconds to the server and back."""
+FASTER = {0: 10, 1: 60}
+"""How many times less than with scrapy-redis a new request is to take."""
+
+
+class Side(NamedTuple):
+    title: str
+    share: float
+    """Of the requests: a slow scheduler takes fewer, since it goes at the same speed all the time."""
+    delay: int | None = None
+    """Milliseconds to its server."""
+
+
+SIDES = {
+    "memory": Side("Scrapy, in memory", 1.0),
+    "jobdir": Side("Scrapy, JOBDIR", 1.0),
+    "jobdir-sqlite": Side("Scrapy, JOBDIR on SQLite queues", 1 / 8),
+    "fleet": Side("scrapy-fleet, SQLite", 1.0),
+    "fleet-0": Side("scrapy-fleet, Redis, 0 ms away", 1.0, 0),
+    "peer-0": Side("scrapy-redis, 0 ms away", 1 / 6, 0),
+    "fleet-1": Side("scrapy-fleet, Redis, 1 ms away", 1.0, 1),
+    "peer-1": Side("scrapy-redis, 1 ms away", 1 / 20, 1),
+}
+KINDS = {
+    "new": "a new request",
+    "known": "a known one",
+    "known_in_store": "known to the store only",
+    "next": "next",
+}
+FEWEST = 40
+FEWEST_WAITING = 300
+FEWEST_PAGES = 10
+
+
+def settings_of(side: str, folder: str, url: str | None) -> dict[str, Any]:
+    if side.startswith("peer"):
+        return {**peer.SETTINGS, "REDIS_URL": url}
+    if url is not None:
+        return {**ADDON, "FLEET_URL": url}
+    return crawl.settings_of(side, folder)
+
+
+def one(side: str, new: int, pages: int, repeats: int, url: str | None, python: str | None) -> dict[str, Any]:
+    """One crawl; ends the measurement if it was not a whole one."""
+    share = SIDES[side].share
+    with scratch() as folder:
+        job = {
+            "settings": settings_of(side, folder, url),
+            "fill": max(FEWEST_WAITING, round(new * share)),
+            "new": max(FEWEST, round(new * share)),
+            "pages": max(FEWEST_PAGES, round(pages * share)),
+            "repeats": repeats,
+        }
+        options = [folder] if python is None else [folder, python]
+        found = run_worker(job, *options, module="benchmarks.scheduler_worker")
+    if found.pop("reason") != "finished" or "new" not in found:
+        raise SystemExit(f"{SIDES[side].title}: the crawl did not finish.")
+    return found
+
+
+def measure(
+    new: int, pages: int, rounds: int, repeats: int, *, beside: bool = True, server: str | None = None
+) -> dict[str, Any]:
+    """Everything; ``beside=False`` leaves scrapy-redis out, ``server`` is a program to run as the server."""
+    results: dict[str, Any] = {"rounds": rounds, "peer": None, "no_peer": "it was left out"}
+    python = None
+    if beside:
+        try:
+            python = peer.python()
+            results["peer"] = peer.peer_version(python)
+        except peer.NoPeer as error:
+            results["no_peer"] = f"it cannot be installed: {error}"
+    sides = [side for side in SIDES if python or not side.startswith("peer")]
+    runs: dict[str, list[Any]] = {side: [] for side in sides}
+    with ExitStack() as stack:
+        host: Host = stack.enter_context(serving(server))
+        ways: dict[int | None, Way] = {delay: stack.enter_context(way(host, delay)) for delay in DELAYS}
+        for number in range(rounds):
+            start = number % len(sides)
+            for side in sides[start:] + sides[:start]:
+                there = ways.get(SIDES[side].delay)
+                host.empty()
+                found = one(
+                    side,
+                    new,
+                    pages,
+                    repeats,
+                    there and there.url,
+                    python if side.startswith("peer") else None,
+                )
+                runs[side].append(found)
+                print(f"round {number + 1} {SIDES[side].title:32} {_line(found)}", flush=True)
+        results |= {"server": host.name, "runs": runs}
+    return results
+
+
+def _line(found: dict[str, Any]) -> str:
+    def median(kind: str, name: str) -> float:
+        return statistics.median(each[name] for each in found[kind])
+
+    return ", ".join(
+        f"{KINDS[kind]} {median(kind, 'us'):.1f} us ({median(kind, 'cpu_us'):.1f} CPU)" for kind in found
+    )
+
+
+def values(results: dict[str, Any], side: str, kind: str, name: str) -> list[float]:
+    """All measurements of one thing; a known request is what others take more, which may be less than nothing."""
+    return [max(0.0, each[name]) for found in results["runs"][side] for each in found.get(kind, ())]
+
+
+def faster(results: dict[str, Any], delay: int) -> float:
+    """How many times as long a new request takes with scrapy-redis: the median of the rounds."""
+    ours, theirs = (
+        [statistics.median(each["us"] for each in found["new"]) for found in results["runs"][side]]
+        for side in (f"fleet-{delay}", f"peer-{delay}")
+    )
+    return statistics.median(their / our for our, their in zip(ours, theirs, strict=True))
+
+
+def tables(results: dict[str, Any]) -> str:
+    def cell(side: str, kind: str, name: str) -> str:
+        found = values(results, side, kind, name)
+        if not found:
+            return ""
+        median = statistics.median(found)
+        return f"{median:,.0f}" if median >= 10 else f"{median:.1f}"
+
+    heads = ["us", *KINDS.values(), *(f"{title}: CPU" for title in KINDS.values())]
+    rows = [
+        [SIDES[side].title, *(cell(side, kind, name) for name in ("us", "cpu_us") for kind in KINDS)]
+        for side in results["runs"]
+    ]
+    rounds = sum(len(found["new"]) for found in results["runs"]["fleet"])
+    beside = (
+        f"scrapy-redis {results['peer']}" if results["peer"] else "no scrapy-redis: " + results["no_peer"]
+    )
+    text = f"{results['server']}, {beside}; medians of {rounds}:\n\n{table(heads, rows)}"
+    if results["peer"]:
+        ratios = [
+            [f"{delay} ms away", f"{faster(results, delay):.1f}x", _ratio(results, delay, "cpu_us")]
+            for delay in DELAYS
+        ]
+        text += f"\n\n{table(['a new request, scrapy-redis to scrapy-fleet', 'time', 'CPU'], ratios)}"
+    return text
+
+
+def _ratio(results: dict[str, Any], delay: int, name: str) -> str:
+    ours, theirs = (
+        statistics.median(values(results, f"{side}-{delay}", "new", name)) for side in ("fleet", "peer")
+    )
+    return f"{theirs / ours:.1f}x"
+
+
+def goals(results: dict[str, Any]) -> list[Goal]:
+    if not results["peer"]:
+        return []
+    return [
+        Goal(
+            f"scheduler alone, a new request, against scrapy-redis, {delay} ms away",
+            faster(results, delay),
+            FASTER[delay],
+            form="{:.1f}x",
+        )
+        for delay in DELAYS
+    ]
+
+
+def noise(results: dict[str, Any]) -> list[str]:
+    """What spread so far that it should be measured again."""
+    found = {
+        f"{SIDES[side].title}, {KINDS[kind]}": Spread.of(values(results, side, kind, "us"))
+        for side in results["runs"]
+        for kind in ("new", "next")
+    }
+    return [f"{what}: {spread.show(unit=' us')}" for what, spread in found.items() if spread.noisy]
+
+
+def plots(results: dict[str, Any]) -> dict[str, str]:
+    from benchmarks import plot
+
+    rows = [
+        (SIDES[side].title, statistics.median(values(results, side, "new", "us"))) for side in results["runs"]
+    ]
+    title = "The scheduler alone: a new request, until it is done"
+    return {"scheduler.svg": plot.bars(title, rows, unit="us", best="low", log=True)}
+
+
+QUICK: dict[str, Any] = {"new": 100, "pages": 10, "rounds": 1, "repeats": 1, "beside": False}
+SHORT: dict[str, Any] = {"new": 1000, "pages": 100, "rounds": 2, "repeats": 2}
+FULL: dict[str, Any] = {"new": 3000, "pages": 300, "rounds": 5, "repeats": 3}
+
+
+def main(arguments: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser("python -m benchmarks.scheduler", description="Measure schedulers.")
+    parser.add_argument("--rounds", type=int)
+    parser.add_argument("--json", type=Path, help="write what was measured to this file")
+    parser.add_argument("--server", metavar="PROGRAM", help="instead of Valkey, as in: redis-server")
+    parser.add_argument("--alone", action="store_true", help="without scrapy-redis")
+    size = parser.add_mutually_exclusive_group()
+    size.add_argument("--quick", action="store_true", help="only see that it works")
+    size.add_argument("--short", action="store_true", help="as much as 'make bench' measures")
+    args = parser.parse_args(arguments)
+    options = dict(QUICK if args.quick else SHORT if args.short else FULL)
+    options |= {name: getattr(args, name) for name in ("rounds", "server") if getattr(args, name)}
+    if args.alone:
+        options["beside"] = False
+    results = measure(**options)
+    print(f"\n{tables(results)}\n")
+    for goal in goals(results):
+        print(goal.show())
+    for line in noise(results):
+        print(f"noisy: {line}")
+    if args.json:
+        args.json.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
