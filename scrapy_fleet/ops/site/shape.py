@@ -130,6 +130,8 @@ class Site:
         ).encode()
 
     def _pick(self, what: str, share: float) -> frozenset[int]:
+        if not share:
+            return frozenset()
         rng = Random(f"{self.shape.seed}/{what}")
         return frozenset(n for n in range(1, self.shape.pages) if rng.random() < share)
 
