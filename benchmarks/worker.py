@@ -1,7 +1,8 @@
 """One crawl in a process of its own: ``python -m benchmarks.worker '{"url": ..., "settings": {...}}'``.
 
 Its last line is JSON: seconds, CPU seconds, memory, and how the crawl ended. Imports are not measured.
-With ``"together": 2``, it waits until there are so many in its folder, so that they begin together.
+With ``"together": 2``, it waits until there are so many in its folder, so that they begin together;
+``"spider"`` names another spider than :class:`LinksSpider`.
 """
 
 from __future__ import annotations
@@ -92,7 +93,7 @@ def wait_for_others(number: int) -> None:
 
 def crawl(job: dict[str, Any]) -> dict[str, Any]:
     process = CrawlerProcess({**COMMON, **job["settings"]})
-    crawler: Crawler = process.create_crawler(LinksSpider)
+    crawler: Crawler = process.create_crawler(load_object(job.get("spider", LinksSpider)))
     import_parts(crawler.settings)
     if crawler.settings["ADDONS"]:
         import_parts(dict.fromkeys(FLEET_PARTS))
