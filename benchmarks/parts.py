@@ -15,6 +15,9 @@ from benchmarks.measure import Goal
 NAMES = (
     "crawl",
     "queue",
+    "scheduler",
+    "curves",
+    "shapes",
     "fleet",
     "manners",
     "seen",

@@ -50,7 +50,9 @@ def _now() -> datetime.datetime:
 
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser("python -m benchmarks.run", description="Measure everything.")
-    parser.add_argument("--parts", nargs="+", choices=NAMES, default=list(NAMES), metavar="PART", help=_among())
+    parser.add_argument(
+        "--parts", nargs="+", choices=NAMES, default=list(NAMES), metavar="PART", help=_among()
+    )
     size = parser.add_mutually_exclusive_group()
     size.add_argument("--quick", action="store_true", help="only see that it works; nothing is kept")
     size.add_argument("--short", action="store_true", help="about ten minutes for all of it")

@@ -1,8 +1,9 @@
 """One crawl in a process of its own: ``python -m benchmarks.worker '{"url": ..., "settings": {...}}'``.
 
 Its last line is JSON: seconds, CPU seconds, memory, and how the crawl ended. Imports are not measured.
-With ``"together": 2``, it waits until there are so many in its folder, so that they begin together.
-With ``"sampled": true``, it also says where its CPU time went (see ``benchmarks.sampler``).
+With ``"together": 2``, it waits until there are so many in its folder, so that they begin together;
+``"spider"`` names another spider than :class:`LinksSpider`. With ``"sampled": true``, it also says where its
+CPU time went (see ``benchmarks.sampler``).
 """
 
 from __future__ import annotations
@@ -94,7 +95,7 @@ def wait_for_others(number: int) -> None:
 
 def crawl(job: dict[str, Any]) -> dict[str, Any]:
     process = CrawlerProcess({**COMMON, **job["settings"]})
-    crawler: Crawler = process.create_crawler(LinksSpider)
+    crawler: Crawler = process.create_crawler(load_object(job.get("spider", LinksSpider)))
     import_parts(crawler.settings)
     if crawler.settings["ADDONS"]:
         import_parts(dict.fromkeys(FLEET_PARTS))
