@@ -1,4 +1,4 @@
-"""What was measured, in ``benchmarks/results``: a file a day, and in it each part with when and how it was measured.
+"""What was measured, in ``benchmarks/results``: a file a day, and in it each part with when and how.
 
 ``<date>.json`` has full measurements and belongs to the repository; the page shows the newest of each part.
 ``<date>-short.json`` has those of ``make bench``, which are for whoever ran it.
@@ -14,8 +14,8 @@ from benchmarks.measure import ROOT
 
 RESULTS = ROOT / "benchmarks" / "results"
 Run = dict[str, Any]
-"""``machine``, and ``parts``: by name, ``when``, ``size``, ``took``, ``load``, ``others``, ``speed`` (before and
-after) and ``figures``, which is what the part measured."""
+"""``date``, ``machine``, and ``parts``: by name, ``when``, ``size``, ``took``, ``load``, ``others``, ``speed``
+(before and after) and ``figures``, which is what the part measured."""
 
 
 def file_of(run: Run, folder: Path = RESULTS) -> Path:

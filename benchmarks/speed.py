@@ -1,6 +1,6 @@
 """How fast the machine is at this moment: a small fixed piece of work, before every part and after the last.
 
-What others do on the machine, or on the machine that it is a part of, makes all figures worse for a while. Ratios
+What others do on the machine, or on the one that it is a part of, makes all figures worse for a while. Ratios
 within a round suffer less than others, but a reader should know.
 """
 
@@ -18,11 +18,13 @@ from benchmarks.measure import NOISY, scratch
 
 LOOPS, LOOP = 12, 150_000
 FLUSHES = 40
-KINDS = {"processor": "loops a second", "disk": "flushes a second"}
+KINDS = ("processor", "disk")
+Gauge = dict[str, float]
+"""By kind; more is faster."""
 
 
-def gauge() -> dict[str, float]:
-    """Millions of steps of a Python loop a second, and flushed commits of SQLite a second; in half a second."""
+def gauge() -> Gauge:
+    """Millions of steps of a Python loop, and flushed commits of SQLite, a second; takes half of one."""
     return {"processor": 1e-6 * _loops(), "disk": _flushes()}
 
 
@@ -80,25 +82,28 @@ def _all_cpu() -> float | None:
     return (user + nice + system + steal) / os.sysconf("SC_CLK_TCK")
 
 
-def changes(gauges: Sequence[dict[str, float]]) -> dict[str, tuple[float, float]]:
-    """Of each kind, the lowest and the highest as a share of the best."""
+def best(gauges: Sequence[Gauge]) -> Gauge:
+    return {kind: max(gauge[kind] for gauge in gauges) for kind in KINDS} if gauges else {}
+
+
+def shares(gauges: Sequence[Gauge], of: Gauge) -> dict[str, tuple[float, float]]:
+    """Of each kind, the lowest and the highest as a share of the best there was."""
     found = {}
-    for kind in KINDS:
-        values = [gauge[kind] for gauge in gauges if kind in gauge]
-        if values:
-            found[kind] = (min(values) / max(values), 1.0)
+    for kind, most in of.items():
+        if values := [gauge[kind] / most for gauge in gauges]:
+            found[kind] = (min(values), max(values))
     return found
 
 
-def told(gauges: Sequence[dict[str, float]]) -> list[str]:
+def told(gauges: Sequence[Gauge]) -> list[str]:
     """What changed by more than it should within a run."""
     return [
-        f"the {kind} ran at {low:.0%} to 100% of its best"
-        for kind, (low, _) in changes(gauges).items()
-        if 1 - low > NOISY
+        f"the {kind} ran at {low:.0%} to {high:.0%} of its best"
+        for kind, (low, high) in shares(gauges, best(gauges)).items()
+        if high - low > NOISY
     ]
 
 
-def all_of(entries: Sequence[dict[str, Any]]) -> list[dict[str, float]]:
+def all_of(entries: Sequence[dict[str, Any]]) -> list[Gauge]:
     """The gauges of kept parts."""
     return [gauge for entry in entries for gauge in entry.get("speed", [])]
