@@ -179,4 +179,5 @@ def step(span: float) -> float:
 
 
 def clean(text: str) -> str:
-    return escape("".join(each if each.isprintable() else " " for each in text))
+    """As XML, without the marks of Markdown's code."""
+    return escape("".join(each if each.isprintable() else " " for each in text.replace("`", "")))

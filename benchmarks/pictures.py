@@ -49,7 +49,8 @@ def loss(results: dict[str, Any]) -> str:
         (name, 100 * float(statistics.median(run["lost"] / run["pages"] for run in runs)))
         for name, runs in named(sides, names)
     ]
-    note = f"{sides['fleet'][0]['pages']:,} pages, killed at a third, started again until it ends."
+    killed = statistics.median(run["at"] / run["pages"] for run in sides["fleet"])
+    note = f"{sides['fleet'][0]['pages']:,} pages; killed after {killed:.0%} of them, then started again."
     return bars("Pages lost by one kill -9", rows, unit="%", best="lower", note=note, wide=HALF)
 
 

@@ -111,11 +111,11 @@ def test_text_is_escaped() -> None:
 
 
 def test_ours_stands_out() -> None:
-    rows = [("scrapy-fleet, SQLite", 2.0), ("Scrapy", 1.0)]
+    rows = [("scrapy-fleet, `full`", 2.0), ("Scrapy", 1.0)]
     colours = [bar.get("class") for bar in drawn(bars("B", rows)).iter(f"{SVG}rect")]
     assert colours == ["card", "c0", "g0"]
     told = drawn(bars("B", rows, unit="pages/s")).findtext(f"{SVG}desc")
-    assert told == "scrapy-fleet, SQLite: 2 pages/s; Scrapy: 1 pages/s"
+    assert told == "scrapy-fleet, full: 2 pages/s; Scrapy: 1 pages/s"
 
 
 def test_bars_are_as_long_as_their_values() -> None:
@@ -169,7 +169,7 @@ def measured() -> dict[str, Any]:
         return [figures, figures]
 
     speeds = {side: runs(pages_per_second=200) for side in ("memory", "jobdir", "jobdir-sqlite", "fleet")}
-    losses = {side: runs(lost=5, pages=1000) for side in ("jobdir", "jobdir-sqlite", "peer", "fleet")}
+    losses = {side: runs(lost=5, pages=1000, at=300) for side in ("jobdir", "jobdir-sqlite", "peer", "fleet")}
     near = {"fleet": runs(pages_per_second=100), "peer": runs(pages_per_second=7)}
     sizes = {side: {"waiting": 71.0, "waiting_referer": 140.0, "seen": 8.0} for side in ("fleet", "peer")}
     far = {"fleet": runs(pages_per_second=100)}  # without scrapy-redis
@@ -205,7 +205,7 @@ def test_a_part_that_was_not_measured_leaves_its_picture(tmp_path: Path) -> None
 
 def busy(name: str, inner: Callable[[], None] | None = None) -> tuple[Callable[[Sampler], None], CodeType]:
     """A function of a module with this name that works until it was looked at a few times."""
-    code = "def work(sampler):\n while sampler.looks < 8:\n  inner() if inner else sum(range(500))\n"
+    code = "def work(sampler):\n while sampler.looks < 6:\n  inner() if inner else sum(range(500))\n"
     module: dict[str, Any] = {"__name__": name, "inner": inner}
     exec(code, module)
     return module["work"], module["work"].__code__
