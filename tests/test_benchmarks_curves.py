@@ -38,10 +38,11 @@ def test_growth_is_that_of_the_rounds_and_of_a_hundred_times_at_most() -> None:
     rows = [row(1, 10, 30), row(100, 12, 36), row(1000, 50, 150)]
     assert curves.growth(rows, "waiting", 100) == pytest.approx(1.2)
     assert curves.growth(rows, "waiting") == pytest.approx(5)
-    results = {"waiting": {"SQLite": rows}, "hosts": {"SQLite": rows}}
-    assert [goal.what for goal in curves.goals(results)] == [
-        "cost a request, SQLite, 1 to 100 waiting",
-        "cost a request, SQLite, 1 to 100 hosts",
+    many = [row(1, 1, 1), row(100, 10, 10), row(10_000, 11, 11), row(100_000, 20, 20)]
+    results = {"waiting": {"SQLite": rows}, "hosts": {"SQLite": many}}
+    assert [(goal.what, round(goal.value, 3)) for goal in curves.goals(results)] == [
+        ("cost a request, SQLite, 1 to 100 waiting", 1.2),
+        ("cost a request, SQLite, 100 to 10,000 hosts", 1.1),
     ]
 
 
