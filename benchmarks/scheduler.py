@@ -3,9 +3,9 @@
 ``python -m benchmarks.scheduler [--quick | --short] [--rounds 5] [--alone] [--json FILE]``
 
 Real schedulers in real crawls that download nothing (see ``benchmarks.scheduler_worker``): 64 requests are
-always in hand, and each that ends brings one that is new, or that and 19 known ones. Stock Scrapy, scrapy-fleet
-on SQLite and on Redis or Valkey, near and 1 ms away, and scrapy-redis there, in its own environment. Every
-measurement is a fresh process on an emptied server; the rounds of all sides are interleaved.
+always in hand, and each that ends brings one that is new, or that and 19 known ones. Stock Scrapy,
+scrapy-fleet on SQLite and on Redis or Valkey, near and 1 ms away, and scrapy-redis there, in its own
+environment. Every measurement is a fresh process on an emptied server; the rounds of all sides are interleaved.
 """
 
 from __future__ import annotations
@@ -48,6 +48,7 @@ SIDES = {
 }
 KINDS = {
     "new": "a new request",
+    "around": "with its middlewares",
     "known": "a known one",
     "known_in_store": "known to the store only",
     "next": "next",
@@ -129,7 +130,7 @@ def _line(found: dict[str, Any]) -> str:
 
 
 def values(results: dict[str, Any], side: str, kind: str, name: str) -> list[float]:
-    """All measurements of one thing; a known request is what others take more, which may be less than nothing."""
+    """All measurements of one thing. A known request is a difference, which may be less than nothing."""
     return [max(0.0, each[name]) for found in results["runs"][side] for each in found.get(kind, ())]
 
 
