@@ -11,10 +11,10 @@ ROUNDS ?= 200
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test lint format bench soak clean
+.PHONY: help demo test lint format bench bench-full bench-check soak clean
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "%-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: $(VENV)/.has-rich ## crawl a local site with two workers, kill one, and see that nothing is lost
 	$(BIN)/scrapy-fleet demo $(ARGS)
@@ -32,8 +32,14 @@ format: $(VENV)/.has-lint ## let ruff mend and format what it can
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: $(VENV)/.has-bench ## measure against stock Scrapy, as ratios
+bench: $(VENV)/.has-bench ## measure beside Scrapy, scrapy-redis and Crawlee: ten minutes
+	$(BIN)/python -m benchmarks.run --short $(ARGS)
+
+bench-full: $(VENV)/.has-bench ## the same at length, and renew docs/benchmarks.md
 	$(BIN)/python -m benchmarks.run $(ARGS)
+
+bench-check: $(VENV)/.has-bench ## compare the newest figures with what they should be
+	$(BIN)/python -m benchmarks.check $(ARGS)
 
 soak: $(VENV)/.has-test ## kill workers at random moments, ROUNDS times
 	$(BIN)/python -m tests.crash.soak --rounds $(ROUNDS) $(ARGS)

@@ -1,6 +1,6 @@
 """Whole crawls: the same spider on the same site, stock Scrapy against scrapy-fleet.
 
-``python -m benchmarks.crawl [--pages 1200] [--rounds 5] [--only memory,fleet] [--json FILE]``
+``python -m benchmarks.crawl [--quick | --short] [--pages 1200] [--rounds 5] [--only memory,fleet]``
 
 Every crawl is a fresh process with a fresh folder and a fresh site, which runs in a process beside it
 and says afterwards whether every page was reached. The rounds are interleaved, and each ratio is taken
@@ -10,12 +10,12 @@ within a round, so that what slows the machine down slows all sides down.
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from benchmarks.measure import Spread, run_worker, scratch, table, verdict
+from benchmarks import command
+from benchmarks.measure import Goal, Spread, run_worker, scratch, table
 from scrapy_fleet.ops.site import Shape, running
 
 ADDON = {"ADDONS": {"scrapy_fleet.Addon": 500}}
@@ -102,7 +102,11 @@ def one(site: str, variant: str, pages: int, more: Settings | None = None) -> di
 
 
 def measure(
-    pages: int, rounds: int, only: list[str], sites: list[str], more: Settings | None = None
+    pages: int,
+    rounds: int,
+    only: Sequence[str] = tuple(VARIANTS),
+    sites: Sequence[str] = tuple(SITES),
+    more: Settings | None = None,
 ) -> dict[str, Any]:
     """All crawls; ``more`` settings are for every side. The measurements of the rounds are under
     ``["runs"][site][variant]``.
@@ -165,14 +169,14 @@ def _table(results: dict[str, Any], site: str) -> str:
     return f"{title[0].upper()}{title[1:]}\n\n{table(headers, rows)}"
 
 
-def goals(results: dict[str, Any]) -> list[str]:
-    lines = []
-    for site, variant, base, goal in GOALS:
+def goals(results: dict[str, Any]) -> list[Goal]:
+    found = []
+    for site, variant, base, bar in GOALS:
         value = ratio(results, site, variant, base, "pages_per_second")
         if value is not None:
             what = f"{VARIANTS[variant].title} against {VARIANTS[base].title}, site {site!r}"
-            lines.append(f"{what}: {value:.2f}x (goal {goal:g}x: {verdict(value, goal)})")
-    return lines
+            found.append(Goal(what, value, bar))
+    return found
 
 
 def noise(results: dict[str, Any]) -> list[str]:
@@ -185,37 +189,48 @@ def noise(results: dict[str, Any]) -> list[str]:
     ]
 
 
+def plots(results: dict[str, Any]) -> dict[str, str]:
+    from benchmarks import plot
+
+    return {
+        f"crawl-{site}.svg": plot.bars(
+            SITES[site][0].upper() + SITES[site][1:],
+            [(VARIANTS[v].title, spread(results, site, v, "pages_per_second").median) for v in variants],
+            unit="pages/s",
+            best="higher",
+        )
+        for site, variants in results["runs"].items()
+    }
+
+
+QUICK: dict[str, Any] = {"pages": QUICK_PAGES, "rounds": 1, "sites": ["links"]}
+SHORT: dict[str, Any] = {"pages": 600, "rounds": 3}
+FULL: dict[str, Any] = {"pages": 1200, "rounds": 5}
+
+
 def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser("python -m benchmarks.crawl", description="Measure whole crawls.")
-    parser.add_argument("--pages", type=int, default=1200)
-    parser.add_argument("--rounds", type=int, default=5)
+    parser = command.parser("crawl", "Measure whole crawls.")
+    parser.add_argument("--pages", type=int)
+    parser.add_argument("--rounds", type=int)
     parser.add_argument("--only", help=f"some of {','.join(VARIANTS)}")
     parser.add_argument("--sites", help=f"some of {','.join(SITES)}")
     parser.add_argument(
         "--set", action="append", default=[], metavar="NAME=VALUE", help="a setting for every side"
     )
-    parser.add_argument("--json", type=Path, help="write what was measured to this file")
-    parser.add_argument("--quick", action="store_true", help="only see that it works")
     args = parser.parse_args(arguments)
-    if args.quick:
-        args.pages, args.rounds = QUICK_PAGES, 1
-    only = _chosen(parser, "--only", args.only, list(VARIANTS))
-    sites = _chosen(parser, "--sites", args.sites, list(SITES))
+    options = command.size_of(args, QUICK, SHORT, FULL)
+    options |= {name: getattr(args, name) for name in ("pages", "rounds") if getattr(args, name)}
+    for name, known in (("only", VARIANTS), ("sites", SITES)):
+        if given := getattr(args, name):
+            options[name] = _chosen(parser, f"--{name}", given, list(known))
     if any("=" not in pair for pair in args.set):
         parser.error("--set needs NAME=VALUE")
-    more = dict(pair.split("=", 1) for pair in args.set)
-    results = measure(args.pages, args.rounds, only, sites, more)
-    print(f"\n{tables(results)}\n")
-    for line in goals(results):
-        print(line)
-    for line in noise(results):
-        print(f"noisy: {line}")
-    if args.json:
-        args.json.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    results = measure(**options, more=dict(pair.split("=", 1) for pair in args.set))
+    command.tell(args, results, tables(results), goals(results), noise(results))
 
 
-def _chosen(parser: argparse.ArgumentParser, option: str, value: str | None, names: list[str]) -> list[str]:
-    chosen = value.split(",") if value else names
+def _chosen(parser: argparse.ArgumentParser, option: str, value: str, names: list[str]) -> list[str]:
+    chosen = value.split(",")
     if unknown := set(chosen) - set(names):
         parser.error(f"{option}: there is no {', '.join(sorted(unknown))}; there are {', '.join(names)}")
     return chosen

@@ -17,9 +17,10 @@ from hashlib import sha1
 from pathlib import Path
 from typing import Any
 
-from benchmarks.measure import ROOT, scratch, table
+from benchmarks import command
+from benchmarks.measure import ROOT, Goal, scratch, table
 
-URLS = 1_000_000
+PLACES = ("memory", "JOBDIR")
 CLASSES = {
     "Scrapy's own": "scrapy.dupefilters.RFPDupeFilter",
     "exact": "scrapy_fleet.dupefilters.ExactDupeFilter",
@@ -75,38 +76,70 @@ def resident() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
-def measure(urls: int) -> Iterator[list[str]]:
+def measure(urls: int) -> dict[str, Any]:
+    found: dict[str, Any] = {}
     for name, cls in CLASSES.items():
-        for where in ("memory", "JOBDIR"):
+        for where in PLACES:
             with scratch() as folder:
                 jobdir = folder if where == "JOBDIR" else ""
                 done = subprocess.run(
                     [sys.executable, "-m", "benchmarks.dupefilters", "--one", cls, jobdir, str(urls)],
                     env={**os.environ, "PYTHONPATH": str(ROOT)}, stdout=subprocess.PIPE, check=True,
                 )  # fmt: skip
-            found = json.loads(done.stdout)
-            file = f"{found['file']:.1f}" if jobdir else "-"
-            yield [
-                f"{name}, {where}",
-                f"{found['new_us']:.1f}",
-                f"{found['known_us']:.1f}",
-                f"{found['memory']:.1f}",
-                file,
-            ]
+            found.setdefault(name, {})[where] = json.loads(done.stdout)
+            print(f"{name}, {where}: {found[name][where]['new_us']:.1f} us a new URL", flush=True)
+    return {"urls": urls, "filters": found}
+
+
+def tables(results: dict[str, Any]) -> str:
+    rows = [
+        [
+            f"{name}, {where}",
+            f"{row['new_us']:.1f}",
+            f"{row['known_us']:.1f}",
+            f"{row['memory']:.1f}",
+            f"{row['file']:.1f}" if where == "JOBDIR" else "",
+        ]
+        for name, places in results["filters"].items()
+        for where, row in places.items()
+    ]
+    head = ("filter", "new, us", "known, us", "memory, bytes a URL", "file, bytes a URL")
+    return f"{results['urls']:,} URLs:\n\n{table(head, rows)}"
+
+
+def goals(results: dict[str, Any]) -> list[Goal]:
+    """None were set: these are for a choice between them."""
+    return []
+
+
+def noise(results: dict[str, Any]) -> list[str]:
+    """All is counted, or measured by the processor's time of one process."""
+    return []
+
+
+def plots(results: dict[str, Any]) -> dict[str, str]:
+    return {}
+
+
+QUICK: dict[str, Any] = {"urls": 1000}
+SHORT: dict[str, Any] = {"urls": 30_000}
+FULL: dict[str, Any] = {"urls": 1_000_000}
 
 
 def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser("python -m benchmarks.dupefilters", description="Measure the filters.")
-    parser.add_argument("--urls", type=int, default=URLS)
+    parser = command.parser("dupefilters", "Measure the filters for Scrapy's own scheduler.")
+    parser.add_argument("--urls", type=int)
     parser.add_argument("--one", nargs=3, metavar=("CLASS", "JOBDIR", "URLS"), help=argparse.SUPPRESS)
     args = parser.parse_args(arguments)
     if args.one:
         cls, jobdir, urls = args.one
         print(json.dumps(measure_one(cls, jobdir, int(urls))))
         return
-    head = ("filter", "new, us", "known, us", "memory, bytes a URL", "file, bytes a URL")
-    print(f"{args.urls:,} URLs")
-    print(table(head, list(measure(args.urls))))
+    options = command.size_of(args, QUICK, SHORT, FULL)
+    if args.urls:
+        options["urls"] = args.urls
+    results = measure(**options)
+    command.tell(args, results, tables(results), goals(results), noise(results))
 
 
 if __name__ == "__main__":

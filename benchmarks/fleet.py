@@ -1,6 +1,6 @@
 """A fleet on Redis: whole crawls beside scrapy-redis, near the server and far from it, and what it costs.
 
-``python -m benchmarks.fleet [--quick] [--pages 1200] [--rounds 3] [--json FILE]``
+``python -m benchmarks.fleet [--quick | --short] [--pages 1200] [--rounds 3]``
 
 The server is Valkey (or Redis) without persistence, on this machine; a proxy of ours makes it 1 or 5 ms
 away (see ``benchmarks.proxy``). scrapy-redis runs in an environment of its own, with the same Scrapy, the
@@ -9,18 +9,14 @@ same spider and the same site. Every crawl is a fresh process on an emptied serv
 
 from __future__ import annotations
 
-import argparse
-import json
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchmarks import peer, standing
+from benchmarks import command, peer, standing
 from benchmarks.crawl import LINKS, QUICK_PAGES
-from benchmarks.fleet_report import SIDES, goals, noise, tables
+from benchmarks.fleet_report import SIDES, goals, noise, plots, tables  # noqa: F401 (a part has them)
 from benchmarks.host import Host, programs, serving
 from benchmarks.measure import run_worker, scratch
 from benchmarks.proxy import Traffic, far
@@ -218,29 +214,23 @@ QUICK: dict[str, Any] = {
     "idle_seconds": 1.0,
     "timeout": 1.0,
 }
+SHORT: dict[str, Any] = {"pages": 1200, "rounds": 1, "pair_rounds": 1, "records": 50_000, "idle_seconds": 5.0}
 FULL: dict[str, Any] = {"pages": 2400, "rounds": 3}
 
 
 def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser("python -m benchmarks.fleet", description="Measure a fleet on Redis.")
+    parser = command.parser("fleet", "Measure a fleet on Redis.")
     parser.add_argument("--pages", type=int)
     parser.add_argument("--rounds", type=int)
-    parser.add_argument("--json", type=Path, help="write what was measured to this file")
     parser.add_argument("--server", metavar="PROGRAM", help="instead of Valkey, as in: redis-server")
     parser.add_argument("--alone", action="store_true", help="without scrapy-redis")
-    parser.add_argument("--quick", action="store_true", help="only see that it works")
     args = parser.parse_args(arguments)
-    given = {name: getattr(args, name) for name in ("pages", "rounds", "server") if getattr(args, name)}
-    began = time.monotonic()
-    results = measure(**{**(QUICK if args.quick else FULL), **given}, beside=not args.alone)
-    print(f"\n{tables(results)}\n")
-    for line in goals(results):
-        print(line)
-    for line in noise(results):
-        print(f"noisy: {line}")
-    print(f"It took {time.monotonic() - began:.0f} s.")
-    if args.json:
-        args.json.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    options = command.size_of(args, QUICK, SHORT, FULL)
+    options |= {name: getattr(args, name) for name in ("pages", "rounds", "server") if getattr(args, name)}
+    if args.alone:
+        options["beside"] = False
+    results = measure(**options)
+    command.tell(args, results, tables(results), goals(results), noise(results))
 
 
 if __name__ == "__main__":

@@ -3,12 +3,11 @@
 A crawl with ``JOBDIR`` is killed (SIGKILL) at a random page. From copies of what it left on the disk, stock
 Scrapy resumes it, and the fleet finishes it after ``scrapy fleet import jobdir``. The site counts.
 
-    python -m benchmarks.jobdir --pages 5000 --rounds 3
+    python -m benchmarks.jobdir [--quick | --short] [--pages 5000] [--rounds 3]
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import shutil
@@ -17,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -24,12 +24,13 @@ from typing import Any
 from scrapy import Request
 from scrapy.utils.request import fingerprint
 
+from benchmarks import command
+from benchmarks.measure import ROOT, Goal, table
 from scrapy_fleet.ops.jobdir.reading import Found, Job
 from scrapy_fleet.ops.jobdir.requests import fields_of
 from scrapy_fleet.ops.jobdir.seen_file import SeenCounts
 from scrapy_fleet.ops.site import RunningSite, Shape, running
 
-ROOT = Path(__file__).parents[1]
 LIMIT = 600.0
 SPIDER = """
 import scrapy
@@ -58,6 +59,8 @@ QUEUES = {
     "FIFO": "scrapy.squeues.PickleFifoDiskQueue",
     "SQLite": "scrapy.squeues.PickleLifoSQLiteQueue",
 }
+WAYS = {"stock": "Scrapy resumes", "import": "import", "forget": "import with `--forget-seen`"}
+"""How a crawl goes on, from a copy of what was left."""
 
 
 class Bench:
@@ -129,7 +132,7 @@ def ended(process: subprocess.Popen[bytes]) -> bool:
     return True
 
 
-def measure(kind: str, pages: int, at: int, seed: int) -> dict[str, Any]:
+def one(kind: str, pages: int, at: int, seed: int) -> dict[str, Any]:
     """Kill a crawl at a page, and go on in each of the ways."""
     shape = Shape("links", pages=pages, links=20, seed=seed)
     result: dict[str, Any] = {"queue": kind, "killed_at": at}
@@ -142,7 +145,7 @@ def measure(kind: str, pages: int, at: int, seed: int) -> dict[str, Any]:
         fetched = site.visits()
         reachable = bench.left("job")
         result["fetched"] = len(fetched)
-        for way in ("stock", "import", "forget"):
+        for way in WAYS:
             before = site.visits()
             shutil.copytree(bench.folder / "job", bench.folder / way)
             if way == "stock":
@@ -165,33 +168,80 @@ def measure(kind: str, pages: int, at: int, seed: int) -> dict[str, Any]:
     return result
 
 
-def main(argv: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--pages", type=int, default=5000)
-    parser.add_argument("--rounds", type=int, default=1)
-    parser.add_argument("--queues", nargs="*", choices=list(QUEUES), default=list(QUEUES))
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--json", type=Path)
-    opts = parser.parse_args(argv)
-    chance = Random(opts.seed)
-    results: list[dict[str, Any]] = []
-    print(f"{opts.pages} pages; missing (fetched twice) after SIGKILL")
-    print("| queue | fetched when killed | on disk | stock resumes | import | import --forget-seen |")
-    print("| --- | --- | --- | --- | --- | --- |")
-    for kind in opts.queues:
-        for _ in range(opts.rounds):
-            at = chance.randrange(opts.pages // 10, opts.pages * 9 // 10)
-            found = measure(kind, opts.pages, at, opts.seed)
-            results.append(found)
-            cells = [kind, found["fetched"], found["on_disk"]]
-            for way in ("stock", "import", "forget"):
-                each = found[way]
-                cells.append(
-                    f"{each['missing']} ({each['twice']})" + ("" if each["ended"] else ", did not end")
-                )
-            print(f"| {' | '.join(map(str, cells))} |", flush=True)
-    if opts.json:
-        opts.json.write_text(json.dumps(results, indent=1))
+def measure(pages: int, rounds: int, queues: Sequence[str] = tuple(QUEUES), seed: int = 1) -> dict[str, Any]:
+    chance = Random(seed)
+    runs = []
+    for kind in queues:
+        for _ in range(rounds):
+            at = chance.randrange(pages // 10, pages * 9 // 10)
+            found = one(kind, pages, at, seed)
+            runs.append(found)
+            missing = ", ".join(f"{way} {found[way]['missing']}" for way in WAYS)
+            print(f"{kind}, killed at {found['fetched']} of {pages} pages; missing: {missing}", flush=True)
+    return {"pages": pages, "runs": runs}
+
+
+def tables(results: dict[str, Any]) -> str:
+    rows = []
+    for run in results["runs"]:
+        row = [run["queue"], f"{run['fetched']:,}", f"{run['on_disk']:,}"]
+        for way in WAYS:
+            told = f"{run[way]['missing']:,} ({run[way]['twice']:,})"
+            row.append(told if run[way]["ended"] else f"{told}, did not end")
+        rows.append(row)
+    head = ["queue", "fetched when killed", "waiting in the files", *WAYS.values()]
+    return (
+        f"Of {results['pages']:,} pages, missing in the end (and fetched twice) after a SIGKILL:\n\n"
+        f"{table(head, rows)}"
+    )
+
+
+def goals(results: dict[str, Any]) -> list[Goal]:
+    """Nothing is missing after the import that could be reached from what was on the disk."""
+    missed: dict[str, int] = {}
+    for run in results["runs"]:
+        missed[run["queue"]] = missed.get(run["queue"], 0) + run["import"]["avoidable"]
+    return [
+        Goal(f"reachable pages missing after an import, {queue}", number, 0, at_most=True, form="{:.0f}")
+        for queue, number in missed.items()
+    ]
+
+
+def noise(results: dict[str, Any]) -> list[str]:
+    """Pages are counted: nothing of it depends on the machine's speed."""
+    return []
+
+
+def plots(results: dict[str, Any]) -> dict[str, str]:
+    from benchmarks import plot
+
+    titles = {"stock": "Scrapy resumes", "import": "scrapy-fleet, after the import"}
+    series = {
+        run["queue"]: {title: float(run[way]["missing"]) for way, title in titles.items()}
+        for run in results["runs"]
+    }
+    title = f"Missing of {results['pages']:,} pages after a SIGKILL"
+    return {"jobdir.svg": plot.groups(title, series, unit="pages, lower is better")}
+
+
+QUICK: dict[str, Any] = {"pages": 60, "rounds": 1, "queues": ["LIFO (default)"]}
+SHORT: dict[str, Any] = {"pages": 600, "rounds": 1, "queues": ["LIFO (default)"]}
+FULL: dict[str, Any] = {"pages": 5000, "rounds": 1}
+
+
+def main(arguments: list[str] | None = None) -> None:
+    parser = command.parser("jobdir", "See what is missing after a crash of stock Scrapy.")
+    parser.add_argument("--pages", type=int)
+    parser.add_argument("--rounds", type=int)
+    parser.add_argument("--queues", nargs="+", choices=list(QUEUES))
+    parser.add_argument("--seed", type=int)
+    args = parser.parse_args(arguments)
+    options = command.size_of(args, QUICK, SHORT, FULL)
+    options |= {
+        name: value for name in ("pages", "rounds", "queues", "seed") if (value := getattr(args, name))
+    }
+    results = measure(**options)
+    command.tell(args, results, tables(results), goals(results), noise(results))
 
 
 if __name__ == "__main__":

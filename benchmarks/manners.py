@@ -1,4 +1,4 @@
-"""What politeness costs: ``python -m benchmarks.manners [--quick] [--json FILE]``.
+"""What politeness costs: ``python -m benchmarks.manners [--quick | --short] [--json FILE]``.
 
 - A host that is limited to 8 requests at a time, with pages of 50 ms: how much of stock's rate is kept.
 - A broad crawl, many hosts with a delay each, two workers: how much of the permitted rate is kept.
@@ -7,22 +7,20 @@
 
 from __future__ import annotations
 
-import argparse
 import itertools
-import json
 import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, NamedTuple
 
+from benchmarks import command
 from benchmarks.crawl import ADDON
 from benchmarks.fleet import Way, steady_rate, way
 from benchmarks.host import serving
-from benchmarks.measure import Spread, run_worker, scratch, table, verdict
+from benchmarks.measure import Goal, Spread, run_worker, scratch, table
 from scrapy_fleet.model import Batch, Entry, Outcome, Plan, Rule
 from scrapy_fleet.ops.site import RunningSite, Shape, running
 from scrapy_fleet.process import this_worker
@@ -49,6 +47,14 @@ QUICK: dict[str, Any] = {
     "broad_pages": 100,
     "delays": (0.5,),
     "waiting_hosts": (10, 100),
+}
+SHORT: dict[str, Any] = {
+    "pages": 400,
+    "rounds": 1,
+    "hosts": 1000,
+    "broad_pages": 3000,
+    "delays": (1.0,),
+    "waiting_hosts": (100, 10_000),
 }
 FULL: dict[str, Any] = {
     "pages": 800,
@@ -248,24 +254,20 @@ def _kept(results: dict[str, Any], row: dict[str, Any]) -> float:
     return float(row["rate"] / min(free, permitted))
 
 
-def goals(results: dict[str, Any]) -> list[str]:
-    lines = []
-    for title in results["limited"]:
-        if title not in (STOCK, STOCK_FREE):
-            kept = _share(results, title)
-            lines.append(f"{title}, of stock's rate: {kept:.0%} (goal {KEPT:.0%}: {verdict(kept, KEPT)})")
+def goals(results: dict[str, Any]) -> list[Goal]:
+    found = [
+        Goal(f"{title}, of stock's rate", _share(results, title), KEPT, form="{:.0%}")
+        for title in results["limited"]
+        if title not in (STOCK, STOCK_FREE)
+    ]
     for row in results["broad"]:
         if row["delay"]:
-            kept = _kept(results, row)
-            what = f"{row['hosts']} hosts, delay {row['delay']:g} s, {row['store']}"
-            lines.append(
-                f"{what}, of the permitted rate: {kept:.0%} (goal {BROAD:.0%}: {verdict(kept, BROAD)})"
-            )
+            what = f"{row['hosts']:,} hosts, delay {row['delay']:g} s, {row['store']}, of the permitted rate"
+            found.append(Goal(what, _kept(results, row), BROAD, form="{:.0%}"))
     for name, costs in results["waiting"].items():
         growth = max(costs.values()) / next(iter(costs.values()))
-        told = verdict(growth, FLAT, at_most=True)
-        lines.append(f"a lease beside many hosts, {name}: {growth:.2f}x (goal {FLAT}x at most: {told})")
-    return lines
+        found.append(Goal(f"a lease beside many hosts, {name}", growth, FLAT, at_most=True))
+    return found
 
 
 def noise(results: dict[str, Any]) -> list[str]:
@@ -276,27 +278,41 @@ def noise(results: dict[str, Any]) -> list[str]:
     ]
 
 
+def plots(results: dict[str, Any]) -> dict[str, str]:
+    from benchmarks import plot
+
+    limited = [(title, _rates(runs).median) for title, runs in results["limited"].items()]
+    waiting = {
+        name: [(float(hosts), cost) for hosts, cost in costs.items()]
+        for name, costs in results["waiting"].items()
+    }
+    return {
+        "manners.svg": plot.bars(
+            f"One host, {LIMIT} at a time, pages of 50 ms",
+            limited,
+            unit="pages/s",
+            best="8 at a time is the limit of the site",
+        ),
+        "manners-waiting.svg": plot.lines(
+            "A lease, while many hosts wait", waiting, x="hosts that wait", y="us a lease", log_x=True
+        ),
+    }
+
+
 def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser("python -m benchmarks.manners", description="Measure politeness.")
-    parser.add_argument("--json", type=Path, help="write what was measured to this file")
-    parser.add_argument("--quick", action="store_true", help="only see that it works")
+    parser = command.parser("manners", "Measure politeness.")
     parser.add_argument("--part", choices=["limited", "broad", "waiting"], help="only this")
     args = parser.parse_args(arguments)
-    given = QUICK if args.quick else FULL
-    parts: dict[str, Callable[[], Any]] = {
-        "limited": lambda: limited(given["pages"], given["rounds"]),
-        "broad": lambda: broad(given["hosts"], given["broad_pages"], given["delays"]),
-        "waiting": lambda: waiting(given["waiting_hosts"]),
-    }
-    if args.part:
-        parts[args.part]()
-        return
-    results = {name: part() for name, part in parts.items()}
-    print(f"\n{tables(results)}\n")
-    for line in [*goals(results), *(f"noisy: {line}" for line in noise(results))]:
-        print(line)
-    if args.json:
-        args.json.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    given = command.size_of(args, QUICK, SHORT, FULL)
+    if args.part == "limited":
+        limited(given["pages"], given["rounds"])
+    elif args.part == "broad":
+        broad(given["hosts"], given["broad_pages"], given["delays"])
+    elif args.part == "waiting":
+        waiting(given["waiting_hosts"])
+    else:
+        results = measure(**given)
+        command.tell(args, results, tables(results), goals(results), noise(results))
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import platform
 import sqlite3
@@ -96,11 +97,6 @@ def table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join([line(headers), line(rule), *map(line, rows)])
 
 
-def verdict(value: float, goal: float, *, at_most: bool = False) -> str:
-    reached = value <= goal if at_most else value >= goal
-    return "reached" if reached else "missed"
-
-
 class Goal(NamedTuple):
     """What a measurement should reach."""
 
@@ -118,13 +114,27 @@ class Goal(NamedTuple):
 
     @property
     def short_by(self) -> float:
-        """By which part of the bar it is missed; 0 if it is not."""
-        return 0.0 if self.reached else abs(self.value - self.bar) / self.bar
+        """By which part of the bar it is missed; 0 if it is not, infinite where there should be none."""
+        if self.reached:
+            return 0.0
+        return abs(self.value - self.bar) / self.bar if self.bar else math.inf
+
+    @property
+    def verdict(self) -> str:
+        if self.reached:
+            return "reached"
+        return f"missed by {self.short_by:.0%}" if self.bar else "missed"
+
+    @property
+    def shown(self) -> str:
+        return self.form.format(self.value)
+
+    @property
+    def shown_bar(self) -> str:
+        return self.form.format(self.bar) + " at most" * (self.at_most and self.bar != 0)
 
     def show(self) -> str:
-        value, bar = self.form.format(self.value), self.form.format(self.bar)
-        told = "reached" if self.reached else f"missed by {self.short_by:.0%}"
-        return f"{self.what}: {value} (goal {bar}{' at most' * self.at_most}: {told})"
+        return f"{self.what}: {self.shown} (goal {self.shown_bar}: {self.verdict})"
 
 
 def machine() -> dict[str, Any]:

@@ -1,64 +1,96 @@
-"""What a run found, kept: a JSON file in ``benchmarks/results`` and the tables of ``docs/benchmarks.md``."""
+"""The page of the figures: ``python -m benchmarks.report`` renews ``docs/benchmarks.md`` and its pictures from
+the newest full results (see ``benchmarks.kept``), without measuring anything.
+"""
 
 from __future__ import annotations
 
-import json
+import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from benchmarks import crawl, fleet_report, manners, queue, seen
-from benchmarks.measure import ROOT, busy
+from benchmarks import check, kept, speed
+from benchmarks.measure import NOISY, ROOT, busy
+from benchmarks.parts import PARTS
 
-RESULTS = ROOT / "benchmarks" / "results"
 PAGE = ROOT / "docs" / "benchmarks.md"
-PARTS: dict[str, Any] = {
-    "queue": queue,
-    "crawl": crawl,
-    "fleet": fleet_report,
-    "manners": manners,
-    "seen": seen,
-}
+IMAGES = "images/bench"
+"""Beside the page."""
 
 
-def machine_line(results: dict[str, Any]) -> str:
-    found = results["machine"]
+def machine_line(run: kept.Run) -> str:
+    found = run["machine"]
     return (
-        f"Measured on {results['date']}: {found['cpu']}, {found['cores']} cores, {found['system']}, "
+        f"Measured on {run['date']}: {found['cpu']}, {found['cores']} cores, {found['system']}, "
         f"{found['filesystem']}; Python {found['python']}, Scrapy {found['scrapy']}, "
         f"Twisted {found['twisted']}, queuelib {found['queuelib']}, SQLite {found['sqlite']}, "
         f"scrapy-fleet {found['scrapy-fleet']}. Load average before the start: {found['load']}."
     )
 
 
-def warnings(results: dict[str, Any]) -> list[str]:
+def measured(run: kept.Run) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The parts that were measured, in our order."""
+    return ((name, run["parts"][name]) for name in PARTS if name in run["parts"])
+
+
+def warnings(run: kept.Run) -> list[str]:
     """Why these numbers should not be trusted much."""
     lines = []
-    if busy(results["machine"]):
-        lines.append(f"The machine was busy before the start (load average {results['machine']['load']}).")
-    noisy = [line for name, part in measured(results) for line in part.noise(results[name])]
-    if noisy:
-        lines.append(f"These spread by more than 15 %: {'; '.join(noisy)}.")
+    if busy(run["machine"]):
+        lines.append(f"The machine was busy before the start (load average {run['machine']['load']}).")
+    entries = [entry for _, entry in measured(run)]
+    if changes := speed.told(speed.all_of(entries)):
+        lines.append(f"The machine's speed changed meanwhile: {', '.join(changes)}.")
+    crowded = [
+        f"{name} ({entry['others']:.1f} cores)"
+        for name, entry in measured(run)
+        if (entry.get("others") or 0.0) > NOISY * run["machine"]["cores"]
+    ]
+    if crowded:
+        lines.append(f"Others used the processors while these were measured: {', '.join(crowded)}.")
     return lines
 
 
-def measured(results: dict[str, Any]) -> list[tuple[str, Any]]:
-    """The parts that were measured this time."""
-    return [(name, part) for name, part in PARTS.items() if name in results]
+def noise(run: kept.Run, name: str) -> list[str]:
+    return PARTS[name].noise(run["parts"][name]["figures"])
 
 
-def goals(results: dict[str, Any]) -> list[str]:
-    return [line for name, part in measured(results) for line in part.goals(results[name])]
+def heading(run: kept.Run, name: str) -> str:
+    """How a part was measured, and when."""
+    entry = run["parts"][name]
+    option = {"quick": " --quick", "short": " --short"}.get(entry["size"], "")
+    when = entry["when"].replace("T", " ").replace("Z", " UTC")
+    line = f"`python -m benchmarks.run{option} --parts {name}`, {when}"
+    if entry.get("took"):
+        line += f", {entry['took']:,.0f} s"
+    best = speed.best(speed.all_of([each for _, each in measured(run)]))
+    for kind, (low, high) in speed.shares(entry.get("speed", []), best).items():
+        line += f"; the {kind} at {low:.0%} to {high:.0%}"
+    return f"{line}."
 
 
-def sections(results: dict[str, Any]) -> dict[str, str]:
-    """What stands between the markers of the page, by the marker's name."""
-    bullets = "\n".join(f"- {line}" for line in goals(results))
-    notes = "\n".join(f"\n**Note:** {line}" for line in warnings(results))
-    return {
-        "machine": f"{machine_line(results)}\n{notes}".strip(),
-        "goals": bullets,
-        **{f"{name} table": part.tables(results[name]) for name, part in measured(results)},
-    }
+def section(run: kept.Run, name: str, pictures: dict[str, str]) -> str:
+    """What stands under the heading of a part: its command, tables, what spread, and pictures."""
+    texts = [heading(run, name), PARTS[name].tables(run["parts"][name]["figures"])]
+    if noisy := noise(run, name):
+        texts.append(f"These spread by more than {NOISY:.0%}: {'; '.join(noisy)}.")
+    texts += [f"![{_title(svg)}]({IMAGES}/{file})" for file, svg in pictures.items()]
+    return "\n\n".join(texts)
+
+
+def _title(svg: str) -> str:
+    found = re.search(r"<title[^>]*>(.*?)</title>", svg, re.DOTALL)
+    return " ".join(found[1].split()) if found else "figure"
+
+
+def missed(found: list[check.Row]) -> str:
+    """What falls short, and by how much."""
+    short = [f"- {row.goal.show()}" for row in found if row.goal and row.missed]
+    unknown = [f"- {row.what} (goal {row.asked}): `{row.command}`" for row in found if row.goal is None]
+    texts = ["\n".join(short) if short else "Nothing that was measured."]
+    if unknown:
+        texts.append("Not measured:\n\n" + "\n".join(unknown))
+    return "\n\n".join(texts)
 
 
 def fill_in(page: str, parts: dict[str, str]) -> str:
@@ -73,21 +105,25 @@ def fill_in(page: str, parts: dict[str, str]) -> str:
     return page
 
 
-def keep(results: dict[str, Any], folder: Path = RESULTS, page: Path = PAGE) -> Path:
+def renew(run: kept.Run, page: Path = PAGE) -> Path:
+    """Fill the page, and draw its pictures; parts that were never measured stay as they are."""
+    notes = "".join(f"\n\n**Note:** {line}" for line in warnings(run))
+    found = check.rows(run)
+    texts = {
+        "machine": machine_line(run) + notes,
+        "goals": f"{check.summary(found)}\n\n{check.shown(found)}",
+        "missed": missed(found),
+    }
+    folder = page.parent / IMAGES
     folder.mkdir(parents=True, exist_ok=True)
-    file = folder / f"{results['date']}.json"
-    earlier = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}  # other parts, that day
-    file.write_text(json.dumps({**earlier, **rounded(results)}, indent=1) + "\n", encoding="utf-8")
-    page.write_text(fill_in(page.read_text(encoding="utf-8"), sections(results)), encoding="utf-8")
-    return file
+    for name, entry in measured(run):
+        pictures = PARTS[name].plots(entry["figures"])
+        for file, svg in pictures.items():
+            (folder / file).write_text(svg, encoding="utf-8")
+        texts[f"{name} table"] = section(run, name, pictures)
+    page.write_text(fill_in(page.read_text(encoding="utf-8"), texts), encoding="utf-8")
+    return page
 
 
-def rounded(value: Any) -> Any:
-    """Four digits say all that was measured."""
-    if isinstance(value, float):
-        return float(f"{value:.4g}")
-    if isinstance(value, dict):
-        return {key: rounded(each) for key, each in value.items()}
-    if isinstance(value, list):
-        return [rounded(each) for each in value]
-    return value
+if __name__ == "__main__":
+    print(f"Renewed {renew(kept.newest())}.")

@@ -6,7 +6,6 @@ new URL costs when there are few and when there are many; and how often a Bloom 
 
 from __future__ import annotations
 
-import argparse
 import json
 import statistics
 import time
@@ -20,8 +19,9 @@ from typing import Any, Protocol
 
 import redis
 
+from benchmarks import command
 from benchmarks.host import Host, serving
-from benchmarks.measure import scratch, table, verdict
+from benchmarks.measure import Goal, scratch, table
 from scrapy_fleet.model import Batch, Entry, Outcome, Plan, Rule, SeenPlan, Worker
 from scrapy_fleet.store.base import Store
 from scrapy_fleet.store.redis import RedisStore
@@ -228,27 +228,23 @@ def tables(results: dict[str, Any]) -> str:
     return table(["", "URLs", "bytes a URL", "us a new URL", "wrongly known"], rows)
 
 
-def goals(results: dict[str, Any]) -> list[str]:
-    lines = []
+def goals(results: dict[str, Any]) -> list[Goal]:
+    found = []
     small, large = (str(size) for size in (results["sizes"][0], results["sizes"][-1]))
     for store in STORES:
         for name, sizes in results.get(store, {}).items():
-            goal = GOALS.get(f"{name.split()[0]} on {store}")
-            if goal and small in sizes and name in ("exact", f"bloom for {int(small):,}"):
-                reached = verdict(sizes[small]["bytes"], goal, at_most=True)
-                took = f"{sizes[small]['bytes']:.2f} bytes a URL"
-                lines.append(f"{name} on {store}, {int(small):,} URLs: {took} (goal {goal:g}: {reached})")
+            most = GOALS.get(f"{name.split()[0]} on {store}")
+            if most and small in sizes and name in ("exact", f"bloom for {int(small):,}"):
+                what = f"{name} on {store}, {int(small):,} URLs, a URL"
+                found.append(Goal(what, sizes[small]["bytes"], most, at_most=True, form="{:.2f} bytes"))
             if small in sizes and large in sizes and small != large:
-                value = sizes[large]["growth"]
-                what = f"{name} on {store}: a new URL at {int(large):,} costs {value:.2f}x"
-                reached = verdict(value, FLAT, at_most=True)
-                lines.append(f"{what} of that at {int(small):,} (goal {FLAT}x at most: {reached})")
+                what = f"{name} on {store}: a new URL at {int(large):,} against {int(small):,}"
+                found.append(Goal(what, sizes[large]["growth"], FLAT, at_most=True))
             for size, row in sizes.items():
                 if "error" in row:
-                    reached = verdict(row["error"], ERROR, at_most=True)
-                    what = f"{name} on {store}, {int(size):,} URLs: {100 * row['error']:.3f} % wrongly known"
-                    lines.append(f"{what} (goal {100 * ERROR:g} % at most: {reached})")
-    return lines
+                    what = f"{name} on {store}, {int(size):,} URLs, wrongly known"
+                    found.append(Goal(what, row["error"], ERROR, at_most=True, form="{:.3%}"))
+    return found
 
 
 def noise(results: dict[str, Any]) -> list[str]:
@@ -257,26 +253,35 @@ def noise(results: dict[str, Any]) -> list[str]:
 
 
 QUICK: dict[str, Any] = {"sizes": [3000, 30_000], "few": 500, "stores": list(STORES)}
+SHORT: dict[str, Any] = {"sizes": [50_000, 500_000], "few": 2500, "stores": list(STORES)}
 FULL: dict[str, Any] = {"sizes": [1_000_000, 10_000_000], "few": 10_000, "stores": list(STORES)}
 
 
+def plots(results: dict[str, Any]) -> dict[str, str]:
+    from benchmarks import plot
+
+    small = min(results["sizes"])
+    rows = [("scrapy-redis", results["scrapy_redis"])] if "scrapy_redis" in results else []
+    for store in STORES:
+        for name, sizes in results.get(store, {}).items():
+            if name in ("exact", "rolling", f"bloom for {small:,}") and str(small) in sizes:
+                rows.append((f"scrapy-fleet, {name.split()[0]}, {store}", sizes[str(small)]["bytes"]))
+    return {"seen.svg": plot.bars(f"A seen URL, of {small:,}", rows, unit="bytes", best="lower")}
+
+
 def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser("python -m benchmarks.seen", description="Measure the filters.")
+    parser = command.parser("seen", "Measure the filters.")
     parser.add_argument("--sizes", help="numbers of URLs, with commas between")
-    parser.add_argument("--stores", nargs="+", choices=STORES, default=list(STORES))
+    parser.add_argument("--stores", nargs="+", choices=STORES)
     parser.add_argument("--filter", default="", help="only those whose name begins so, as 'exact'")
-    parser.add_argument("--json", type=Path, help="write what was measured to this file")
-    parser.add_argument("--quick", action="store_true", help="only see that it works")
     args = parser.parse_args(arguments)
-    options = {**(QUICK if args.quick else FULL), "stores": args.stores, "chosen": args.filter}
+    options = command.size_of(args, QUICK, SHORT, FULL) | {"chosen": args.filter}
+    if args.stores:
+        options["stores"] = args.stores
     if args.sizes:
         options["sizes"] = sorted(map(int, args.sizes.split(",")))
     results = measure(**options)
-    print(f"\n{tables(results)}\n")
-    for line in goals(results):
-        print(line)
-    if args.json:
-        args.json.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    command.tell(args, results, tables(results), goals(results), noise(results))
 
 
 if __name__ == "__main__":

@@ -174,7 +174,7 @@ def test_the_page_gets_the_tables(
 
 
 def test_a_crawl_is_profiled() -> None:
-    command = [sys.executable, "-m", "benchmarks.profile", "--pages", "30", "--variant", "fleet-memory"]
+    command = [sys.executable, "-m", "benchmarks.profile", "--functions", "--pages", "30"]
     printed = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True).stdout
     assert "| scrapy_fleet " in printed
 

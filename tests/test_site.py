@@ -32,7 +32,7 @@ def get(site: RunningSite, path: str) -> tuple[int, str]:
     return response.status, response.headers.get("Location") or body
 
 
-@pytest.mark.parametrize("kind", ["tree", "flat", "random", "links"])
+@pytest.mark.parametrize("kind", ["tree", "flat", "random", "links", "chain", "listing"])
 @pytest.mark.parametrize("pages", [1, 2, 500])
 @pytest.mark.parametrize("links", [1, 8])
 def test_every_page_can_be_reached(kind: str, pages: int, links: int) -> None:
@@ -40,7 +40,7 @@ def test_every_page_can_be_reached(kind: str, pages: int, links: int) -> None:
     assert reached(site) == site.pages()
 
 
-@pytest.mark.parametrize("kind", ["tree", "flat"])
+@pytest.mark.parametrize("kind", ["tree", "flat", "chain", "listing"])
 def test_trees_link_each_page_once(kind: str) -> None:
     site = Site(Shape(kind, pages=300, links=5))
     children = [child for n in range(300) for child in site.children(n)]

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from random import Random
 from typing import Literal, get_args
 
-Kind = Literal["tree", "random", "links", "flat"]
+Kind = Literal["tree", "random", "links", "flat", "chain", "listing"]
 
 RAMP = 20
 """How many pages of a ``links`` site lead to nothing but new pages, so that a crawl gets wide."""
@@ -22,6 +22,8 @@ class Shape:
     - ``flat``: the regular tree with ``links`` children a page, wide and without duplicates.
     - ``random``: a random tree and other links across it, ``links`` in all.
     - ``links``: ``links`` links a page, one of them new and the rest known (20: 95 % known).
+    - ``chain``: ``links`` chains side by side, which page 0 leads to; all other pages lead to one more.
+    - ``listing``: pages that list ``links`` pages without links each, and then lead to the next such page.
     """
 
     kind: Kind = "tree"
@@ -114,6 +116,12 @@ class Site:
             case "links":
                 new = self._new_in_links(n)
                 return self._filled(n, new, below=min(new, default=self.shape.pages))
+            case "chain":
+                first, last = (n + self.shape.links, n + self.shape.links) if n else (1, self.shape.links)
+                return list(range(first, min(last + 1, self.shape.pages)))
+            case "listing":
+                each = self.shape.links + 1
+                return [] if n % each else list(range(n + 1, min(n + each + 1, self.shape.pages)))
 
     def links(self, n: int) -> list[str]:
         """The paths that page n links to."""
@@ -130,6 +138,8 @@ class Site:
         ).encode()
 
     def _pick(self, what: str, share: float) -> frozenset[int]:
+        if not share:
+            return frozenset()
         rng = Random(f"{self.shape.seed}/{what}")
         return frozenset(n for n in range(1, self.shape.pages) if rng.random() < share)
 
