@@ -235,8 +235,9 @@ class StandSpider(LinksSpider):
             self.found = await stand.run(**self.job)
         finally:
             stand.leave()
-        for nothing in ():
-            yield nothing
+        no_requests: list[Request] = []
+        for each in no_requests:
+            yield each
 
 
 def main() -> None:
