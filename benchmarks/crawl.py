@@ -203,7 +203,12 @@ def plots(results: dict[str, Any]) -> dict[str, str]:
     }
 
 
-QUICK: dict[str, Any] = {"pages": QUICK_PAGES, "rounds": 1, "sites": ["links"]}
+QUICK: dict[str, Any] = {
+    "pages": 30,
+    "rounds": 1,
+    "only": ["memory", "jobdir-sqlite", "ceiling", "fleet"],
+    "sites": ["links"],
+}
 SHORT: dict[str, Any] = {"pages": 600, "rounds": 3}
 FULL: dict[str, Any] = {"pages": 1200, "rounds": 5}
 

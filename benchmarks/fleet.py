@@ -9,14 +9,14 @@ same spider and the same site. Every crawl is a fresh process on an emptied serv
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from benchmarks import command, peer, standing
 from benchmarks.crawl import LINKS, QUICK_PAGES
-from benchmarks.fleet_report import SIDES, goals, noise, plots, tables  # noqa: F401 (a part has them)
+from benchmarks.fleet_report import PAIRS, SIDES, goals, noise, plots, tables  # noqa: F401 (a part has them)
 from benchmarks.host import Host, programs, serving
 from benchmarks.measure import run_worker, scratch
 from benchmarks.proxy import Traffic, far
@@ -124,12 +124,15 @@ def steady_rate(site: RunningSite) -> float:
     return (last - first) / (times[last] - times[first])
 
 
-def crawls(host: Host, sides: list[str], pages: int, rounds: int, python: str | None) -> dict[str, Any]:
+def crawls(
+    host: Host, sides: list[str], pages: int, rounds: int, python: str | None, delays: Sequence[int] = DELAYS
+) -> dict[str, Any]:
     """By delay and side, the crawls of all rounds."""
-    runs: dict[str, Any] = {str(delay): {side: [] for side in sides} for delay in DELAYS}
-    one(host, Way(0, host.port, host.traffic), "fleet", QUICK_PAGES)  # what is read from disk the first time
+    runs: dict[str, Any] = {str(delay): {side: [] for side in sides} for delay in delays}
+    if pages > QUICK_PAGES:  # what is read from disk the first time
+        one(host, Way(0, host.port, host.traffic), "fleet", QUICK_PAGES)
     for number in range(rounds):
-        for delay in DELAYS:
+        for delay in delays:
             order = sides[number % len(sides) :] + sides[: number % len(sides)]
             with way(host, delay) as there:
                 for side in order:
@@ -140,16 +143,17 @@ def crawls(host: Host, sides: list[str], pages: int, rounds: int, python: str | 
     return runs
 
 
-def pairs(host: Host, pages: int, rounds: int) -> dict[str, Any]:
+def pairs(host: Host, pages: int, rounds: int, chosen: Sequence[str] = tuple(PAIRS)) -> dict[str, Any]:
     """Two workers against one: limited by the site (slow pages), and by this machine's processors."""
     kinds: dict[str, tuple[Shape, dict[str, Any]]] = {
         "slow": (Shape("links", pages=pages, links=LINKS, hosts=4, slow=1.0, delay=(0.1, 0.1)), SLOW),
         "fast": (Shape("links", pages=pages, links=LINKS, hosts=4), {}),
     }
     there = Way(0, host.port, host.traffic)
-    found: dict[str, Any] = {kind: {"1": [], "2": []} for kind in kinds}
+    found: dict[str, Any] = {kind: {"1": [], "2": []} for kind in chosen}
     for _ in range(rounds):
-        for kind, (shape, more) in kinds.items():
+        for kind in chosen:
+            shape, more = kinds[kind]
             for workers in (1, 2):
                 result = crawled(host, there, "fleet", shape, workers, more)
                 found[kind][str(workers)].append(result)
@@ -172,7 +176,9 @@ def measure(
     *,
     beside: bool = True,
     server: str | None = None,
+    delays: Sequence[int] = DELAYS,
     pair_rounds: int = 2,
+    pair_kinds: Sequence[str] = tuple(PAIRS),
     records: int = 100_000,
     idlers: int = 200,
     idle_seconds: float = 6.0,
@@ -200,15 +206,17 @@ def measure(
         results["idle"] = standing.idle(host, idlers, idle_seconds)
         results["takeover"] = standing.takeover(host, timeout)
         print("measured idle workers and a takeover", flush=True)
-        results["runs"] = crawls(host, sides, pages, rounds, python)
-        results["pairs"] = pairs(host, max(FEWEST_FOR_TWO, pages // 2), pair_rounds)
+        results["runs"] = crawls(host, sides, pages, rounds, python, delays)
+        results["pairs"] = pairs(host, max(FEWEST_FOR_TWO, pages // 2), pair_rounds, pair_kinds)
     return results
 
 
 QUICK: dict[str, Any] = {
-    "pages": QUICK_PAGES,
+    "pages": 30,
     "rounds": 1,
+    "delays": (0, 5),
     "pair_rounds": 1,
+    "pair_kinds": ("slow",),
     "records": 2000,
     "idlers": 8,
     "idle_seconds": 1.0,

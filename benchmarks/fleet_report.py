@@ -122,7 +122,7 @@ def _goals(results: dict[str, Any]) -> Iterator[Goal]:
     runs = results["runs"]
     for side, bars in FASTER.items():
         for delay, bar in bars.items():
-            if side in runs[delay]:
+            if side in runs.get(delay, ()):
                 value = ratio(runs[delay]["fleet"], runs[delay][side], "pages_per_second")
                 what = f"{SIDES['fleet']} against {SIDES[side]}, {delay} ms away"
                 yield Goal(what, value, bar, form="{:.1f}x")

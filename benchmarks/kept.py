@@ -14,8 +14,8 @@ from benchmarks.measure import ROOT
 
 RESULTS = ROOT / "benchmarks" / "results"
 Run = dict[str, Any]
-"""``date``, ``machine``, and ``parts``: by name, ``when``, ``size``, ``took``, ``load``, ``others``, ``speed``
-(before and after) and ``figures``, which is what the part measured."""
+"""``date``, ``machine``, and ``parts``: by name, ``when``, ``size``, ``took``, ``load``, ``others``,
+``speed`` (before and after) and ``figures``, which is what the part measured."""
 
 
 def file_of(run: Run, folder: Path = RESULTS) -> Path:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import statistics
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
@@ -41,12 +41,14 @@ FLAT = 1.5
 LEASES = 64
 
 QUICK: dict[str, Any] = {
-    "pages": 120,
+    "pages": 60,
     "rounds": 1,
     "hosts": 20,
-    "broad_pages": 100,
-    "delays": (0.5,),
+    "broad_pages": 60,
+    "delays": (0.2,),
     "waiting_hosts": (10, 100),
+    "crowds": (2,),
+    "broad_workers": 1,
 }
 SHORT: dict[str, Any] = {
     "pages": 400,
@@ -102,7 +104,7 @@ def stores() -> Iterator[dict[str, dict[str, Any]]]:
         }
 
 
-def limited(pages: int, rounds: int) -> dict[str, list[Seen]]:
+def limited(pages: int, rounds: int, crowds: Sequence[int] = (1, 3)) -> dict[str, list[Seen]]:
     """By who crawls."""
     shape = replace(LIMITED, pages=pages)
     found: dict[str, list[Seen]] = {}
@@ -112,7 +114,7 @@ def limited(pages: int, rounds: int) -> dict[str, list[Seen]]:
                 (STOCK, {"CONCURRENT_REQUESTS": LIMIT}, 1),
                 (STOCK_FREE, {}, 1),
             ]
-            for (name, place), workers in itertools.product(places.items(), (1, 3)):
+            for (name, place), workers in itertools.product(places.items(), crowds):
                 title = f"scrapy-fleet, {name}, {workers} worker{'s' * (workers > 1)}"
                 sides.append((title, {**place, "FLEET_CRAWL": f"limited-{workers}"}, workers))
             for title, settings, workers in sides:
@@ -122,8 +124,8 @@ def limited(pages: int, rounds: int) -> dict[str, list[Seen]]:
     return found
 
 
-def broad(hosts: int, pages: int, delays: tuple[float, ...]) -> list[dict[str, Any]]:
-    """Two workers on many hosts: the rate with a delay, beside what the delay permits and what this machine
+def broad(hosts: int, pages: int, delays: Sequence[float], workers: int = 2) -> list[dict[str, Any]]:
+    """Workers on many hosts: the rate with a delay, beside what the delay permits and what this machine
     reaches without."""
     shape = Shape("flat", pages=pages, links=20, hosts=hosts)
     rows = []
@@ -137,13 +139,13 @@ def broad(hosts: int, pages: int, delays: tuple[float, ...]) -> list[dict[str, A
                     "DOWNLOAD_DELAY_JITTER": 0,
                     "CONCURRENT_REQUESTS": 200,
                 }
-                found = crawled(shape, settings, 2).rate
+                found = crawled(shape, settings, workers).rate
                 rows.append({"store": name, "delay": delay, "rate": found, "hosts": hosts})
                 print(f"{hosts} hosts, delay {delay:g} s, {name}: {found:.1f} pages/s", flush=True)
     return rows
 
 
-def waiting(numbers: tuple[int, ...]) -> dict[str, dict[str, float]]:
+def waiting(numbers: Sequence[int]) -> dict[str, dict[str, float]]:
     """Microseconds a lease (with its settle), by store and by how many hosts wait for their time."""
     found: dict[str, dict[str, float]] = {}
     with serving() as host, scratch() as folder:
@@ -192,12 +194,14 @@ def measure(
     rounds: int,
     hosts: int,
     broad_pages: int,
-    delays: tuple[float, ...],
-    waiting_hosts: tuple[int, ...],
+    delays: Sequence[float],
+    waiting_hosts: Sequence[int],
+    crowds: Sequence[int] = (1, 3),
+    broad_workers: int = 2,
 ) -> dict[str, Any]:
     return {
-        "limited": limited(pages, rounds),
-        "broad": broad(hosts, broad_pages, delays),
+        "limited": limited(pages, rounds, crowds),
+        "broad": broad(hosts, broad_pages, delays, broad_workers),
         "waiting": waiting(waiting_hosts),
     }
 

@@ -1,5 +1,5 @@
-"""The page of the figures: ``python -m benchmarks.report`` renews ``docs/benchmarks.md`` and its pictures from
-the newest full results (see ``benchmarks.kept``), without measuring anything.
+"""The page of the figures: ``python -m benchmarks.report`` renews ``docs/benchmarks.md`` and its pictures
+from the newest full results (see ``benchmarks.kept``), without measuring anything.
 """
 
 from __future__ import annotations

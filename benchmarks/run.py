@@ -2,7 +2,7 @@
 (``make bench``, about ten minutes on two cores).
 
 A full run writes ``benchmarks/results/<date>.json`` and renews ``docs/benchmarks.md`` and its pictures. A
-short one writes ``benchmarks/results/<date>-short.json`` and leaves the page as it is, unless ``--keep`` is given.
+short one writes ``benchmarks/results/<date>-short.json`` and leaves the page alone, unless it has ``--keep``.
 The machine should do nothing else meanwhile. ``--quick`` only sees that everything works and keeps nothing.
 """
 
