@@ -209,7 +209,7 @@ QUICK: dict[str, Any] = {
     "only": ["memory", "jobdir-sqlite", "ceiling", "fleet"],
     "sites": ["links"],
 }
-SHORT: dict[str, Any] = {"pages": 600, "rounds": 3}
+SHORT: dict[str, Any] = {"pages": 500, "rounds": 2}
 FULL: dict[str, Any] = {"pages": 1200, "rounds": 5}
 
 

@@ -38,8 +38,8 @@ KEPT = 0.9
 MOST_IDLE = 0.05
 """Of the server's core, for the idle workers."""
 NAMES = {"ours": "scrapy-fleet, RedisSpider", "pushed": "scrapy-fleet, FleetSpider", "theirs": "scrapy-redis"}
-WARM = 3
-"""Pushes that only see that all workers are there."""
+WARM = 2
+"""Pushes that only see that the workers are there."""
 KEY = "fed:start_urls"
 SPIDERS = {
     "ours": "from scrapy_fleet.scrapy_redis.spiders import RedisSpider as Base",
@@ -312,7 +312,7 @@ QUICK: dict[str, Any] = {
     "seconds": 0.5,
     "beside": False,
 }
-SHORT: dict[str, Any] = {"pushes": 15, "pages": 800, "rounds": 1, "crowds": (1,), "seconds": 5.0}
+SHORT: dict[str, Any] = {"pushes": 9, "pages": 800, "rounds": 1, "crowds": (1,), "seconds": 4.0}
 FULL: dict[str, Any] = {"pushes": 60, "pages": 2000, "rounds": 3}
 
 

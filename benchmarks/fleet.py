@@ -218,11 +218,11 @@ QUICK: dict[str, Any] = {
     "pair_rounds": 1,
     "pair_kinds": ("slow",),
     "records": 2000,
-    "idlers": 8,
+    "idlers": 2,
     "idle_seconds": 1.0,
     "timeout": 1.0,
 }
-SHORT: dict[str, Any] = {"pages": 1200, "rounds": 1, "pair_rounds": 1, "records": 50_000, "idle_seconds": 5.0}
+SHORT: dict[str, Any] = {"pages": 600, "rounds": 2, "pair_rounds": 1, "records": 50_000, "idle_seconds": 5.0}
 FULL: dict[str, Any] = {"pages": 2400, "rounds": 3}
 
 

@@ -47,7 +47,7 @@ QUICK: dict[str, Any] = {
     "broad_pages": 60,
     "delays": (0.2,),
     "waiting_hosts": (10, 100),
-    "crowds": (2,),
+    "crowds": (1,),
     "broad_workers": 1,
 }
 SHORT: dict[str, Any] = {
