@@ -6,18 +6,17 @@ its picture as it is.
 
 from __future__ import annotations
 
-import json
 import statistics
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+from benchmarks import kept
 from benchmarks.measure import ROOT
 from benchmarks.plot import bars, groups
 
 FOLDER = ROOT / "docs" / "images" / "bench"
-RESULTS = ROOT / "benchmarks" / "results"
 HALF = 430
 OURS, PEER = "scrapy-fleet", "scrapy-redis"
 Runs = list[dict[str, Any]]
@@ -137,8 +136,8 @@ def keep(results: dict[str, Any], folder: Path = FOLDER) -> list[Path]:
 
 def main(arguments: list[str] | None = None) -> None:
     given = sys.argv[1:] if arguments is None else arguments
-    file = Path(given[0]) if given else max(RESULTS.glob("*.json"))
-    for made in keep(json.loads(file.read_text(encoding="utf-8"))):
+    run = kept.read(Path(given[0])) if given else kept.newest()
+    for made in keep(kept.figures(run)):
         print(made)
 
 

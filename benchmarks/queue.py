@@ -3,8 +3,9 @@
 ``python -m benchmarks.queue [--quick | --short] [--rounds 9]``
 
 SQLite with ``FLEET_DURABILITY = "full"``, in batches as a busy worker makes them, against push and pop
-on the SQLite queue of Scrapy. On both sides requests are turned into bytes and back within the measured
-time. What a request costs as the frontier grows is in ``benchmarks.curves``.
+on the SQLite queue of Scrapy, and against Crawlee's request queue on SQLite (see ``benchmarks.crawlee``). On
+all sides requests are turned into bytes and back within the measured time. What a request costs as the
+frontier grows is in ``benchmarks.curves``.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from scrapy import Request
 from scrapy.crawler import Crawler
 from scrapy.squeues import PickleLifoSQLiteQueue
 
-from benchmarks import command
+from benchmarks import command, crawlee
 from benchmarks.measure import Goal, Spread, scratch, table
 from benchmarks.worker import LinksSpider
 from scrapy_fleet.crawl.codec import Codec
@@ -141,11 +142,14 @@ def scrapys_queue(folder: Path, n: int) -> tuple[float, float]:
     return pushed - began, popped - pushed
 
 
-def speed(rounds: int, n: int, few: int) -> dict[str, list[float]]:
-    """Requests a second: each kind of work, a measurement a round."""
-    kinds: dict[str, list[float]] = {
-        name: [] for name in ("add", "lease_settle", "lease_settle_100_hosts", "scrapy_push", "scrapy_pop")
-    }
+def fewer(few: int) -> int:
+    """Crawlee's queue takes several milliseconds for each."""
+    return max(10, few // 2)
+
+
+def speed(rounds: int, n: int, few: int, crawlees: str | None = None) -> dict[str, list[float]]:
+    """Requests a second: each kind of work, a measurement a round; ``crawlees`` is the Python of Crawlee."""
+    kinds: dict[str, list[float]] = {name: [] for name in (ALL if crawlees else TITLES)}
     for _ in range(rounds):
         with scratch() as folder:
             for name, hosts in (("lease_settle", 1), ("lease_settle_100_hosts", 100)):
@@ -158,6 +162,10 @@ def speed(rounds: int, n: int, few: int) -> dict[str, list[float]]:
             push, pop = scrapys_queue(Path(folder), few)
             kinds["scrapy_push"].append(few / push)
             kinds["scrapy_pop"].append(few / pop)
+            if crawlees:
+                added, handled = crawlee.speed(crawlees, folder, fewer(few))
+                kinds["crawlee_add"].append(fewer(few) / added)
+                kinds["crawlee_handle"].append(fewer(few) / handled)
     return kinds
 
 
@@ -168,47 +176,85 @@ TITLES = {
     "scrapy_push": "Scrapy's SQLite queue: push",
     "scrapy_pop": "Scrapy's SQLite queue: pop",
 }
+CRAWLEES = {
+    "crawlee_add": "Crawlee's SQLite queue: add",
+    "crawlee_handle": "Crawlee's SQLite queue: fetch and handle",
+}
+ALL = {**TITLES, **CRAWLEES}
+OURS = {
+    "scrapy_push": "add",
+    "scrapy_pop": "lease_settle",
+    "crawlee_add": "add",
+    "crawlee_handle": "lease_settle",
+}
+"""What each of theirs is compared with."""
 
 
 def tables(results: dict[str, Any]) -> str:
-    rows = [[TITLES[name], Spread.of(values).show()] for name, values in results["speed"].items()]
+    found = results["speed"]
+
+    def faster(name: str) -> str:
+        if name not in OURS:
+            return ""
+        ratio = statistics.median(
+            our / their for our, their in zip(found[OURS[name]], found[name], strict=True)
+        )
+        return f"{ratio:,.0f}x"
+
+    rows = [[ALL[name], Spread.of(values).show(), faster(name)] for name, values in found.items()]
     return (
         f"Durable, {BATCH} a commit (adds: {FILL}), medians of {results['rounds']} (lowest to highest):\n\n"
-        f"{table(['', 'requests a second'], rows)}"
+        f"{table(['', 'requests a second', 'scrapy-fleet is faster'], rows)}\n\n{about_crawlee(results)}"
+    )
+
+
+def about_crawlee(results: dict[str, Any]) -> str:
+    found = results.get("crawlee", {"no_peer": "it was not measured"})  # results may be older
+    if "no_peer" in found:
+        return f"Crawlee is not in the table: {found['no_peer']}."
+    dead = found["takeover"]
+    got = "some of them" if dead["given"] else "none of them"
+    return (
+        f"Crawlee {found['version']}. A client of its queue was killed with {dead['held']} requests in hand, "
+        f"and another one got {got}: they stay blocked for {dead['seconds']:.0f} s after they were fetched "
+        f"(of which its table gave them {dead['left']:.0f} s more)."
     )
 
 
 def goals(results: dict[str, Any]) -> list[Goal]:
     return [
-        Goal(
-            TITLES[name], statistics.median(results["speed"][name]), GOAL_PER_SECOND, form="{:,.0f} a second"
-        )
+        Goal(ALL[name], statistics.median(results["speed"][name]), GOAL_PER_SECOND, form="{:,.0f} a second")
         for name in ("lease_settle", "lease_settle_100_hosts")
     ]
 
 
 def noise(results: dict[str, Any]) -> list[str]:
     """What spread so far that it should be measured again."""
-    found = {TITLES[name]: Spread.of(values) for name, values in results["speed"].items()}
+    found = {ALL[name]: Spread.of(values) for name, values in results["speed"].items()}
     return [f"{what}: {spread.show(unit=' a second')}" for what, spread in found.items() if spread.noisy]
 
 
 def plots(results: dict[str, Any]) -> dict[str, str]:
     from benchmarks import plot
 
-    rows = [(TITLES[name], statistics.median(values)) for name, values in results["speed"].items()]
+    rows = [(ALL[name], statistics.median(values)) for name, values in results["speed"].items()]
     title = "SQLite, every commit flushed to the disk"
     return {"queue.svg": plot.bars(title, rows, unit="requests a second", best="higher", log=True)}
 
 
-def measure(rounds: int, n: int, few: int) -> dict[str, Any]:
+def measure(rounds: int, n: int, few: int, *, beside: bool = True) -> dict[str, Any]:
+    """Everything; ``beside=False`` leaves Crawlee out."""
     began = time.perf_counter()
-    found = speed(rounds, n, few)
+    other: dict[str, Any] = crawlee.find() if beside else {"python": None, "no_peer": "it was left out"}
+    python = other.pop("python")
+    if python:
+        other["takeover"] = crawlee.takeover(python)
+    found = speed(rounds, n, few, python)
     print(f"measured speed in {time.perf_counter() - began:.0f} s", flush=True)
-    return {"rounds": rounds, "speed": found}
+    return {"rounds": rounds, "speed": found, "crawlee": other}
 
 
-QUICK: dict[str, Any] = {"rounds": 1, "n": 500, "few": 20}
+QUICK: dict[str, Any] = {"rounds": 1, "n": 500, "few": 20, "beside": False}
 SHORT: dict[str, Any] = {"rounds": 5, "n": 4_000, "few": 200}
 FULL: dict[str, Any] = {"rounds": 9, "n": 8_000, "few": 300}
 

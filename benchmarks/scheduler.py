@@ -1,23 +1,21 @@
 """The scheduler alone: what a new request costs, a known one, and the next one.
 
-``python -m benchmarks.scheduler [--quick | --short] [--rounds 5] [--alone] [--json FILE]``
+``python -m benchmarks.scheduler [--quick | --short] [--rounds 5] [--alone]``
 
 Real schedulers in real crawls that download nothing (see ``benchmarks.scheduler_worker``): 64 requests are
-always in hand, and each that ends brings one that is new, or that and 19 known ones. Stock Scrapy, scrapy-fleet
-on SQLite and on Redis or Valkey, near and 1 ms away, and scrapy-redis there, in its own environment. Every
-measurement is a fresh process on an emptied server; the rounds of all sides are interleaved.
+always in hand, and each that ends brings one that is new, or that and 19 known ones. Stock Scrapy,
+scrapy-fleet on SQLite and on Redis or Valkey, near and 1 ms away, and scrapy-redis there, in its own
+environment. Every measurement is a fresh process on an emptied server; the rounds are interleaved.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 import statistics
+import sys
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchmarks import crawl, peer
+from benchmarks import command, crawl, peer
 from benchmarks.fleet import ADDON, Way, way
 from benchmarks.host import Host, serving
 from benchmarks.measure import Goal, Spread, run_worker, scratch, table
@@ -48,6 +46,7 @@ SIDES = {
 }
 KINDS = {
     "new": "a new request",
+    "around": "with its middlewares",
     "known": "a known one",
     "known_in_store": "known to the store only",
     "next": "next",
@@ -76,8 +75,7 @@ def one(side: str, new: int, pages: int, repeats: int, url: str | None, python: 
             "pages": max(FEWEST_PAGES, round(pages * share)),
             "repeats": repeats,
         }
-        options = [folder] if python is None else [folder, python]
-        found = run_worker(job, *options, module="benchmarks.scheduler_worker")
+        found = run_worker(job, folder, python or sys.executable, "benchmarks.scheduler_worker")
     if found.pop("reason") != "finished" or "new" not in found:
         raise SystemExit(f"{SIDES[side].title}: the crawl did not finish.")
     return found
@@ -121,7 +119,7 @@ def measure(
 
 def _line(found: dict[str, Any]) -> str:
     def median(kind: str, name: str) -> float:
-        return statistics.median(each[name] for each in found[kind])
+        return statistics.median([float(each[name]) for each in found[kind]])
 
     return ", ".join(
         f"{KINDS[kind]} {median(kind, 'us'):.1f} us ({median(kind, 'cpu_us'):.1f} CPU)" for kind in found
@@ -129,14 +127,14 @@ def _line(found: dict[str, Any]) -> str:
 
 
 def values(results: dict[str, Any], side: str, kind: str, name: str) -> list[float]:
-    """All measurements of one thing; a known request is what others take more, which may be less than nothing."""
+    """All measurements of one thing. A known request is a difference, which may be less than nothing."""
     return [max(0.0, each[name]) for found in results["runs"][side] for each in found.get(kind, ())]
 
 
 def faster(results: dict[str, Any], delay: int) -> float:
     """How many times as long a new request takes with scrapy-redis: the median of the rounds."""
     ours, theirs = (
-        [statistics.median(each["us"] for each in found["new"]) for found in results["runs"][side]]
+        [statistics.median([float(each["us"]) for each in found["new"]]) for found in results["runs"][side]]
         for side in (f"fleet-{delay}", f"peer-{delay}")
     )
     return statistics.median(their / our for our, their in zip(ours, theirs, strict=True))
@@ -207,7 +205,7 @@ def plots(results: dict[str, Any]) -> dict[str, str]:
         (SIDES[side].title, statistics.median(values(results, side, "new", "us"))) for side in results["runs"]
     ]
     title = "The scheduler alone: a new request, until it is done"
-    return {"scheduler.svg": plot.bars(title, rows, unit="us", best="low", log=True)}
+    return {"scheduler.svg": plot.bars(title, rows, unit="us", best="lower", log=True)}
 
 
 QUICK: dict[str, Any] = {"new": 100, "pages": 10, "rounds": 1, "repeats": 1, "beside": False}
@@ -216,27 +214,17 @@ FULL: dict[str, Any] = {"new": 3000, "pages": 300, "rounds": 5, "repeats": 3}
 
 
 def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser("python -m benchmarks.scheduler", description="Measure schedulers.")
+    parser = command.parser("scheduler", "Measure schedulers alone.")
     parser.add_argument("--rounds", type=int)
-    parser.add_argument("--json", type=Path, help="write what was measured to this file")
     parser.add_argument("--server", metavar="PROGRAM", help="instead of Valkey, as in: redis-server")
     parser.add_argument("--alone", action="store_true", help="without scrapy-redis")
-    size = parser.add_mutually_exclusive_group()
-    size.add_argument("--quick", action="store_true", help="only see that it works")
-    size.add_argument("--short", action="store_true", help="as much as 'make bench' measures")
     args = parser.parse_args(arguments)
-    options = dict(QUICK if args.quick else SHORT if args.short else FULL)
+    options = command.size_of(args, QUICK, SHORT, FULL)
     options |= {name: getattr(args, name) for name in ("rounds", "server") if getattr(args, name)}
     if args.alone:
         options["beside"] = False
     results = measure(**options)
-    print(f"\n{tables(results)}\n")
-    for goal in goals(results):
-        print(goal.show())
-    for line in noise(results):
-        print(f"noisy: {line}")
-    if args.json:
-        args.json.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    command.tell(args, results, tables(results), goals(results), noise(results))
 
 
 if __name__ == "__main__":

@@ -162,7 +162,7 @@ class Frontier:
                 self._wake()
             return None
         self._downloading.add(lease.token)
-        if self.timing.is_low(self._want()):
+        if self.timing.is_low and self._want() > 0:
             self._wake()
         return lease
 

@@ -61,16 +61,17 @@ class Timing:
             return False
         if self.hungry and not self._ahead.sated:
             return since >= (POLL_LAST if self._has_spares() else self._poll)
-        if not self.is_low(want):
+        if not self.is_low:
             return False
         if self._low_at is None:
             self._low_at = time.monotonic()
             self._wake_in(GATHER)
         return time.monotonic() - self._low_at >= GATHER
 
-    def is_low(self, want: int) -> bool:
+    @property
+    def is_low(self) -> bool:
         """Whether to ask for more before the last lease is taken, as long as asking brought enough."""
-        return self._plenty and self._ahead.ready <= self._limits.lookahead // 4 and want > 0
+        return self._plenty and self._ahead.ready <= self._limits.lookahead // 4
 
     def _starves(self, free: int) -> bool:
         """Nothing to run, and not only few download slots free: those can wait for others to come.

@@ -14,6 +14,7 @@ from scrapy_fleet import filters
 from scrapy_fleet import settings as fleet_settings
 from scrapy_fleet.crawl.capacity import Capacity
 from scrapy_fleet.crawl.codec import Codec
+from scrapy_fleet.crawl.fingerprints import fingerprint_of
 from scrapy_fleet.crawl.known import KnownUrls
 from scrapy_fleet.crawl.lost import Lost
 from scrapy_fleet.crawl.parents import Parents
@@ -98,8 +99,7 @@ class Scheduler(BaseScheduler):
         self.known_urls.limit(0 if self.repeats.all_shown else options.known_urls, early_memory(seen))
         self._local_plan = seen if seen.kind == "rolling" else SeenPlan()
         self._local_keys = filters.in_memory(self._local_plan)
-        assert self.crawler.request_fingerprinter is not None
-        self._fingerprint = self.crawler.request_fingerprinter.fingerprint
+        self._fingerprint = fingerprint_of(self.crawler)
         self._filtered = options.filtered
         self._seed_lane = options.seeds_apart
         assert self.crawler.stats is not None
