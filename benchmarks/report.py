@@ -106,7 +106,7 @@ def fill_in(page: str, parts: dict[str, str]) -> str:
 
 
 def renew(run: kept.Run, page: Path = PAGE) -> Path:
-    """Fill the page, and draw its pictures and the README's; parts that were never measured stay as they are."""
+    """Fill the page, and draw its pictures and the README's; a part that was not measured stays as it is."""
     notes = "".join(f"\n\n**Note:** {line}" for line in warnings(run))
     found = check.rows(run)
     texts = {
