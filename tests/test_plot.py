@@ -207,7 +207,7 @@ def busy(name: str, inner: Callable[[], None] | None = None) -> tuple[Callable[[
     """A function of a module with this name that works until it was looked at a few times."""
     code = "def work(sampler):\n while sampler.looks < 6:\n  inner() if inner else sum(range(500))\n"
     module: dict[str, Any] = {"__name__": name, "inner": inner}
-    exec(code, module)
+    exec(compile(code, f"{name}.py", "exec"), module)
     return module["work"], module["work"].__code__
 
 
