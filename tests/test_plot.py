@@ -238,3 +238,13 @@ def test_what_the_spider_calls_is_the_spiders() -> None:
         outer(sampler)
     assert sampler.seconds[SPIDER] > 0
     assert "Scrapy" not in sampler.seconds
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no such timers")
+def test_the_innermost_code_counts() -> None:
+    inner, _ = busy("twisted.internet.defer")
+    outer, _ = busy("scrapy.core.engine", lambda: inner(sampler))
+    with Sampler(test_ours_stands_out.__code__) as sampler:
+        outer(sampler)
+    assert sampler.seconds[HTTP] > 0
+    assert "Scrapy" not in sampler.seconds
