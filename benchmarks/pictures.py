@@ -47,7 +47,7 @@ def loss(results: dict[str, Any]) -> str:
     names = {"peer": PEER, "jobdir-sqlite": "JOBDIR, SQLite", "jobdir": "JOBDIR"}
     rows = [(OURS, ours), *((name, share[side]) for side, name in names.items() if side in share)]
     killed = statistics.median(run["at"] / run["pages"] for run in sides["fleet"])
-    note = f"{sides['fleet'][0]['pages']:,} pages; killed after {killed:.0%} of them, started again."
+    note = f"{sides['fleet'][0]['pages']:,} pages, one link to each; killed after {killed:.0%}, restarted."
     best = f"lower is better; medians of {len(sides['fleet'])}"
     return bars("Pages lost by one kill -9", rows, unit="%", best=best, note=note, wide=HALF)
 
