@@ -37,7 +37,7 @@ class Side(NamedTuple):
 SIDES = {
     "memory": Side("Scrapy, in memory", 1.0),
     "jobdir": Side("Scrapy, JOBDIR", 1.0),
-    "jobdir-sqlite": Side("Scrapy, JOBDIR on SQLite queues", 1 / 8),
+    "jobdir-sqlite": Side("Scrapy, JOBDIR on SQLite queues", 1 / 20),
     "fleet": Side("scrapy-fleet, SQLite", 1.0),
     "fleet-0": Side("scrapy-fleet, Redis, 0 ms away", 1.0, 0),
     "peer-0": Side("scrapy-redis, 0 ms away", 1 / 6, 0),
