@@ -8,8 +8,8 @@ from typing import NamedTuple
 from xml.sax.saxutils import escape
 
 WIDTH = 760
-PAD = 24
-LABELS = 250
+PAD = 20
+LABELS = 0.36
 """The most that labels may take of the width; longer ones are broken into lines."""
 LINE = 15
 COLOURS = ["#2563eb", "#0d9488", "#9333ea", "#d97706", "#db2777", "#65a30d"]
@@ -57,32 +57,39 @@ class Scale(NamedTuple):
             return [i * apart for i in range(first, math.floor(self.high / apart + 1e-9) + 1)]
         decades = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)
         found: list[float] = []
-        for factors in ((1,), (1, 2, 5), range(1, 10)):  # closer ticks where there are few decades
+        for factors in ((1,), (1, 2, 5), (1, 2, 3, 5, 7)):  # closer ticks where there are few decades
             every = [f * 10.0**decade for decade in decades for f in factors]
             found = [each for each in every if self.low * 0.999 <= each <= self.high * 1.001]
             if len(found) > 2:
                 break
-        return found
+        return found[:: math.ceil(len(found) / 7) or 1]
 
 
 class Canvas:
     """A card with a title; what is drawn goes downwards from ``y``."""
 
-    def __init__(self, title: str, under: str) -> None:
-        self.title, self.y = title, PAD + 14.0
+    def __init__(self, title: str, under: str, wide: int = WIDTH) -> None:
+        self.title, self.wide, self.right, self.y = title, wide, wide - PAD, PAD + 14.0
         self.parts: list[str] = []
         self.behind: list[str] = []
-        for line in wrap(title, WIDTH - 2 * PAD, 17.5):
+        for line in wrap(title, wide - 2 * PAD, 17):
             self.text(PAD, self.y, line, "t")
             self.y += 21
-        for line in wrap(under, WIDTH - 2 * PAD, 12):
+        for line in wrap(under, wide - 2 * PAD, 12):
             self.text(PAD, self.y - 1, line, "m")
             self.y += LINE + 2
         self.y += 4
 
     def text(self, x: float, y: float, text: str, kind: str = "") -> None:
+        if not text:
+            return
         chosen = f' class="{kind}"' if kind else ""
         self.parts.append(f'<text x="{x:.1f}" y="{y:.1f}"{chosen}>{clean(text)}</text>')
+
+    def texts(self, x: float, middle: float, lines: Sequence[str], kind: str) -> None:
+        """Lines around a height."""
+        for i, line in enumerate(lines):
+            self.text(x, middle + 4.5 + LINE * (i - (len(lines) - 1) / 2), line, kind)
 
     def bar(self, x: float, y: float, width: float, height: float, kind: str, round_by: float = 2) -> None:
         at = f'x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}"'
@@ -95,14 +102,19 @@ class Canvas:
         at = f'x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}"'
         self.behind.append(f'<line {at} class="{kind}"/>')
 
+    def column(self, labels: Iterable[str]) -> float:
+        """How wide the labels before the bars are."""
+        return min(LABELS * self.wide, max((width(label, 14) for label in labels), default=0.0))
+
     def done(self, note: str, told: Iterable[str]) -> str:
         self.y += 6 if note else 0
-        for line in wrap(note, WIDTH - 2 * PAD, 12):
+        for line in wrap(note, self.wide - 2 * PAD, 12):
             self.text(PAD, self.y + 8, line, "m")
             self.y += LINE + 1
         height = math.ceil(self.y + PAD - 8)
-        head = f'viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}" role="img"'
-        card = f'<rect x=".5" y=".5" width="{WIDTH - 1}" height="{height - 1}" rx="8" class="card"/>'
+        wide = self.wide
+        head = f'viewBox="0 0 {wide} {height}" width="{wide}" height="{height}" role="img"'
+        card = f'<rect x=".5" y=".5" width="{wide - 1}" height="{height - 1}" rx="8" class="card"/>'
         first = [
             f'<svg xmlns="http://www.w3.org/2000/svg" {head} aria-labelledby="title desc">',
             f'<title id="title">{clean(self.title)}</title>',
@@ -115,12 +127,11 @@ class Canvas:
 
 def show(value: float) -> str:
     """A figure with about three digits."""
-    if value == 0 or abs(value) >= 99.95:
+    if value == round(value) or abs(value) >= 99.95:
         return f"{value:,.0f}"
     if abs(value) < 0.995:
         return f"{value:.2g}"
-    text = f"{value:.{1 if abs(value) >= 9.995 else 2}f}"
-    return text.rstrip("0").rstrip(".")
+    return f"{value:.{1 if abs(value) >= 9.995 else 2}f}"
 
 
 def tick(value: float) -> str:
@@ -168,4 +179,5 @@ def step(span: float) -> float:
 
 
 def clean(text: str) -> str:
-    return escape("".join(each if each.isprintable() else " " for each in text))
+    """As XML, without the marks of Markdown's code."""
+    return escape("".join(each if each.isprintable() else " " for each in text.replace("`", "")))

@@ -24,7 +24,7 @@ from scrapy import Request
 
 from benchmarks.host import Host, serving
 from benchmarks.measure import Goal, Spread, run_worker, scratch, table
-from benchmarks.queue import SPIDER, Flow
+from benchmarks.queue import BATCH, SPIDER, Flow
 from scrapy_fleet.crawl.codec import Codec
 from scrapy_fleet.model import Entry
 from scrapy_fleet.ops.site import Shape, running
@@ -92,9 +92,9 @@ class Side(NamedTuple):
             [bytes_a_page] = file.execute("PRAGMA page_size").fetchone()
         return int(pages * bytes_a_page)
 
-    def cpu(self) -> float:
+    def cpu(self, flow: Flow) -> float:
         """Seconds: of this process, or of the server."""
-        return time.process_time() if self.host is None else self.host.cpu()
+        return flow.cpu if self.host is None else self.host.cpu()
 
 
 def fill(side: Side, flow: Flow, site: str, number: int) -> None:
@@ -137,10 +137,10 @@ def curve(sides: list[Side], points: list[tuple[int, int]], site: str, rounds: i
     for number in range(rounds):
         for index in range(len(points)):
             for side in sides:
-                row = found[side.title][index]
-                cpu = side.cpu()
-                row["us"].append(1e6 * flows[side, *points[index]].run(n, adding=True) / n)
-                row["cpu_us"].append(1e6 * (side.cpu() - cpu) / n)
+                row, flow = found[side.title][index], flows[side, *points[index]]
+                cpu = side.cpu(flow)
+                row["us"].append(1e6 * flow.run(n, adding=True) / n)
+                row["cpu_us"].append(1e6 * (side.cpu(flow) - cpu) / n)
         print(f"round {number + 1} of {rounds}: {_newest(found)}", flush=True)
     for flow in flows.values():
         flow.leave()
@@ -233,16 +233,16 @@ def _table(results: dict[str, Any], what: str) -> str:
 
 
 def goals(results: dict[str, Any]) -> list[Goal]:
-    """Hosts count from the first number of which a batch meets each once: below, requests of a host share."""
+    """Hosts count from where each request of a batch has its own: below, those of a host share its cost."""
     found = []
-    for title, rows in results["waiting"].items():
-        last = max(row["waiting"] for row in rows if row["waiting"] <= TIMES * rows[0]["waiting"])
-        told = f"cost a request, {title}, {rows[0]['waiting']:,} to {last:,} waiting"
-        found.append(Goal(told, growth(rows, "waiting", TIMES), FLAT, at_most=True))
-    for title, rows in results["hosts"].items():
-        last = max(row["hosts"] for row in rows if row["hosts"] <= TIMES * rows[0]["hosts"])
-        told = f"cost a request, {title}, {rows[0]['hosts']:,} to {last:,} hosts"
-        found.append(Goal(told, growth(rows, "hosts", TIMES), FLAT, at_most=True))
+    for what in ("waiting", "hosts"):
+        for title, rows in results[what].items():
+            counted = [row for row in rows if what == "waiting" or row[what] >= BATCH]
+            if counted:
+                first, limit = counted[0][what], TIMES * counted[0][what]
+                last = max(row[what] for row in counted if row[what] <= limit)
+                told = f"cost a request, {title}, {first:,} to {last:,} {what}"
+                found.append(Goal(told, growth(counted, what, TIMES), FLAT, at_most=True))
     return found
 
 

@@ -58,6 +58,11 @@ def newest(folder: Path = RESULTS, *, short: bool = False) -> Run:
     return whole
 
 
+def figures(run: Run) -> dict[str, Any]:
+    """What was measured, by part, and nothing about it."""
+    return {name: entry["figures"] for name, entry in run["parts"].items()}
+
+
 def rounded(value: Any) -> Any:
     """Four digits say all that was measured."""
     if isinstance(value, float):

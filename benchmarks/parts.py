@@ -14,6 +14,7 @@ from benchmarks.measure import Goal
 
 NAMES = (
     "crawl",
+    "profile",
     "queue",
     "scheduler",
     "curves",

@@ -14,7 +14,6 @@ from typing import NamedTuple
 from benchmarks.canvas import (
     COLOURS,
     GREYS,
-    LABELS,
     LINE,
     PAD,
     WIDTH,
@@ -28,6 +27,8 @@ from benchmarks.canvas import (
 )
 
 OURS = "scrapy-fleet"
+TINY = 0.005
+"""A part that cannot be seen need not be named."""
 
 
 class Bar(NamedTuple):
@@ -45,6 +46,7 @@ def bars(
     best: str = "",
     note: str = "",
     log: bool = False,
+    wide: int = WIDTH,
 ) -> str:
     """Horizontal bars. ``best`` says which end is good: "higher", "lower", or other words as they are."""
     better = f"{best} is better" if best in ("higher", "lower") else best
@@ -53,7 +55,7 @@ def bars(
         Bar(label, value, "c0" if own or not any(ours) else "g0", own)
         for (label, value), own in zip(rows, ours, strict=True)
     ]
-    return _bars(title, {"": found}, unit, better, note, log)
+    return _bars(title, {"": found}, unit, better, note, log, wide)
 
 
 def groups(
@@ -63,6 +65,7 @@ def groups(
     unit: str = "",
     note: str = "",
     log: bool = False,
+    wide: int = WIDTH,
 ) -> str:
     """Horizontal bars under headings: group -> side -> value; a side has its colour in every group."""
     colours = _colours(dict.fromkeys(side for sides in series.values() for side in sides))
@@ -70,11 +73,17 @@ def groups(
         group: [Bar(side, value, colours[side], side.startswith(OURS)) for side, value in sides.items()]
         for group, sides in series.items()
     }
-    return _bars(title, blocks, unit, "", note, log)
+    return _bars(title, blocks, unit, "", note, log, wide)
 
 
 def _bars(
-    title: str, blocks: Mapping[str, Sequence[Bar]], unit: str, better: str, note: str, log: bool
+    title: str,
+    blocks: Mapping[str, Sequence[Bar]],
+    unit: str,
+    better: str,
+    note: str,
+    log: bool,
+    wide: int,
 ) -> str:
     every = [_checked(bar.value) for rows in blocks.values() for bar in rows]
     above = [value for value in every if value > 0]
@@ -82,38 +91,36 @@ def _bars(
     low = 10.0 ** math.floor(math.log10(min(above, default=1.0) / 1.25)) if log else 0.0
     stuck = unit if unit in ("%", "x") else ""
     under = ("" if stuck else unit, "logarithmic scale" * log, better)
-    canvas = Canvas(title, ", ".join(each for each in under if each))
-    column = _column([bar.label for rows in blocks.values() for bar in rows])
+    canvas = Canvas(title, ", ".join(each for each in under if each), wide)
+    column = canvas.column([bar.label for rows in blocks.values() for bar in rows])
     room = max((width(show(value) + stuck, 14) for value in every), default=0.0)
-    scale = Scale(low, high, PAD + column + 12, WIDTH - PAD - room - 8, log)
+    scale = Scale(low, high, PAD + column + 12, canvas.right - room - 8, log)
     thick, gap = (20, 9) if len(blocks) < 2 else (15, 5)
-    top, told = canvas.y - 4, []
+    ticks, told = scale.ticks() if log else [], []
     for heading, rows in blocks.items():
         if heading:
-            for line in wrap(heading, WIDTH - 2 * PAD, 14):
+            for line in wrap(heading, canvas.right - PAD, 14):
                 canvas.text(PAD, canvas.y + 12, line, "b")
                 canvas.y += LINE + 4
+        top = canvas.y - gap / 2
         for bar in rows:
             labels = wrap(bar.label, column, 14)
             tall = max(thick, LINE * len(labels))
             middle, strong = canvas.y + tall / 2, " b" if bar.strong else ""
-            for i, line in enumerate(labels):
-                canvas.text(
-                    scale.start - 10, middle + 4.5 + LINE * (i - (len(labels) - 1) / 2), line, "e" + strong
-                )
+            canvas.texts(scale.start - 10, middle, labels, "e" + strong)
             long = max(scale.at(bar.value) - scale.start, 1.5) if bar.value else 0.0
             if long:
                 canvas.bar(scale.start, middle - thick / 2, long, thick, bar.colour)
             canvas.text(scale.start + long + 6, middle + 4.5, show(bar.value) + stuck, strong.strip())
             told.append(f"{heading}{': ' if heading else ''}{bar.label}: {show(bar.value)} {unit}".strip())
             canvas.y += tall + gap
+        for each in ticks:
+            canvas.line(scale.at(each), top, scale.at(each), canvas.y - gap / 2, "grid")
+        canvas.line(scale.start, top, scale.start, canvas.y - gap / 2, "axis")
         canvas.y += 8 if len(blocks) > 1 else 0
-    bottom = canvas.y - 2
-    for each in scale.ticks() if log else ():
-        canvas.line(scale.at(each), top, scale.at(each), bottom, "grid")
-        canvas.text(scale.at(each), bottom + 15, tick(each), "m mid")
-    canvas.line(scale.start, top, scale.start, bottom, "axis")
-    canvas.y += 22 if log else 0
+    for each in ticks:
+        canvas.text(scale.at(each), canvas.y + 11, tick(each), "m mid")
+    canvas.y += 18 if log else 0
     return canvas.done(note, told)
 
 
@@ -124,40 +131,42 @@ def stacked(title: str, rows: Mapping[str, Mapping[str, float]], *, unit: str = 
     colours = dict(zip(parts, itertools.cycle(["c0", "c1", "c3", "g0", "g1", "g2"]), strict=False))
     x = float(PAD)
     for part in parts:  # a legend, since a narrow part has no room for its name
-        if not any(each.get(part) for each in rows.values()):
+        if all(each.get(part, 0.0) <= TINY * sum(each.values()) for each in rows.values()):
             continue
-        if x > PAD and x + 18 + width(part, 12) > WIDTH - PAD:
+        name, *more = wrap(part, canvas.right / 2, 12)
+        name += "..." if more else ""
+        if x > PAD and x + 17 + width(name, 12) > canvas.right:
             x, canvas.y = PAD, canvas.y + LINE + 4
         canvas.bar(x, canvas.y, 12, 12, colours[part])
-        canvas.text(x + 17, canvas.y + 10, part, "m")
-        x += 17 + width(part, 12) + 18
+        canvas.text(x + 17, canvas.y + 10, name, "m")
+        x += 17 + width(name, 12) + 14
     canvas.y += 28
     sums = {row: sum(map(_checked, each.values())) for row, each in rows.items()}
-    column = _column(rows)
-    room = max((width(show(each), 14) for each in sums.values()), default=0.0)
-    end = WIDTH - PAD - room - 8
-    scale = Scale(0, max(sums.values(), default=1.0) or 1.0, PAD + column + 12, end, False)
+    column = canvas.column(rows)
+    highest = max(sums.values(), default=1.0) or 1.0
+    digits = max(0, min(2, 2 - math.floor(math.log10(highest))))
+
+    def shown(value: float) -> str:  # what is added up has the same digits
+        return f"{value:,.{digits}f}"
+
+    room = max((width(shown(each), 14) for each in sums.values()), default=0.0)
+    end = canvas.right - room - 8
+    scale = Scale(0, highest, PAD + column + 12, end, False)
     top, told = canvas.y - 4, []
     for row, each in rows.items():
         labels, strong = wrap(row, column, 14), "b" if row.startswith(OURS) else ""
         tall = max(26, LINE * len(labels))
         middle, done = canvas.y + tall / 2, 0.0
-        for i, line in enumerate(labels):
-            y = middle + 4.5 + LINE * (i - (len(labels) - 1) / 2)
-            canvas.text(scale.start - 10, y, line, f"e {strong}".strip())
+        canvas.texts(scale.start - 10, middle, labels, f"e {strong}".strip())
         for part, value in each.items():
             start, done = scale.at(done), done + value
             long = scale.at(done) - start
             if value:
                 canvas.bar(start, middle - 13, max(long - 1, 0.5), 26, colours[part], 1)
-            if width(show(value), 12) + 8 < long:
-                canvas.text(
-                    start + long / 2,
-                    middle + 4,
-                    show(value),
-                    "in mid" if colours[part] < "g" else "mid small",
-                )
-        canvas.text(scale.at(done) + 6, middle + 4.5, show(sums[row]), strong)
+            if width(shown(value), 12) + 6 < long:
+                kind = "in mid" if colours[part] < "g" else "mid small"
+                canvas.text(start + long / 2, middle + 4, shown(value), kind)
+        canvas.text(scale.at(done) + 6, middle + 4.5, shown(sums[row]), strong)
         told.append(f"{row}: {', '.join(f'{part} {show(value)}' for part, value in each.items())} {unit}")
         canvas.y += tall + 10
     canvas.line(scale.start, top, scale.start, canvas.y - 6, "axis")
@@ -190,7 +199,7 @@ def lines(
     up = Scale(low, high, bottom, top, log_y)
     left = PAD + max(width(tick(each), 12) for each in up.ticks()) + 10
     column = min(190.0, max((width(name, 14) for name in names), default=0.0))
-    right = WIDTH - PAD - column - 32
+    right = canvas.right - column - 32
     across = Scale(min(xs), max(xs), left + 8, right, log_x)
     for each in up.ticks():
         canvas.line(left, up.at(each), right + 8, up.at(each), "axis" if each == low else "grid")
@@ -214,9 +223,7 @@ def lines(
         a, b = ends[name]
         canvas.line(a + 5, b, right + 18, middle, f"lead s{colours[name]}")
         canvas.dot(right + 22, middle, 4.5, colours[name])
-        for i, line in enumerate(blocks[name]):
-            at = middle + 4.5 + LINE * (i - (len(blocks[name]) - 1) / 2)
-            canvas.text(right + 31, at, line, "b" if name.startswith(OURS) else "")
+        canvas.texts(right + 31, middle, blocks[name], "b" if name.startswith(OURS) else "")
     canvas.y = bottom + (44 if x else 26)
     told = [f"{name}: {', '.join(f'{tick(a)} {show(b)}' for a, b in sorted(series[name]))}" for name in names]
     return canvas.done(note, told)
@@ -230,10 +237,6 @@ def _colours(names: Iterable[str]) -> dict[str, str]:
         **{name: f"c{i % len(COLOURS)}" for i, name in enumerate(ours)},
         **{name: f"g{i % len(GREYS)}" for i, name in enumerate(greys)},
     }
-
-
-def _column(labels: Iterable[str]) -> float:
-    return min(LABELS, max((width(label, 14) for label in labels), default=0.0))
 
 
 def _apart(wanted: Mapping[str, tuple[float, float]], bottom: float) -> dict[str, float]:

@@ -30,7 +30,6 @@ SIDES = {
 ON_SERVER = {"peer": "peer", "fleet-redis": "fleet"}
 """The sides of ``benchmarks.fleet``."""
 GROUPS = ("scrapy-fleet", "Scrapy", "scrapy-redis", HTTP, SPIDER, OTHER)
-SPIDER_WORK = "spider (selectors, follow)"
 
 QUICK: dict[str, Any] = {"pages": 40, "rounds": 1, "sides": ["memory", "fleet"]}
 SHORT: dict[str, Any] = {"pages": 500, "rounds": 1}
@@ -124,13 +123,18 @@ def plots(results: dict[str, Any]) -> dict[str, str]:
     from benchmarks.plot import stacked
 
     rows = {
-        SIDES[side]: {
-            SPIDER_WORK if group == SPIDER else group: us for group, us in middle(runs)["us"].items()
-        }
+        SIDES[side]: {group: us / 1000 for group, us in middle(runs)["us"].items()}
         for side, runs in results["runs"].items()
     }
-    note = "Pages with 20 links, 95 % of them known. The worker's process with all its threads, sampled."
-    return {"profile.svg": stacked("Where a page's time goes", rows, unit="us of CPU a page", note=note)}
+    note = (
+        "Pages with 20 links, 95 % of them known; all threads of the worker. The spider's part is its "
+        "callback with the selectors it reads and the requests it makes."
+    )
+    return {
+        "profile.svg": stacked(
+            "Where a page's time goes", rows, unit="ms of CPU a page, lower is better", note=note
+        )
+    }
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -52,6 +52,8 @@ class Flow:
         self._keys = Random(0)
         self._seq = count()
         self._worker = this_worker()
+        self.cpu = 0.0
+        """Seconds of CPU in what :meth:`run` measured."""
         # Room for two batches, so that it is not politeness what is measured.
         rule = Rule(concurrency=max(1, 2 * BATCH // hosts))
         self.store.join(self._worker, Plan(rule=rule, lifo=order == "lifo"), TTL)
@@ -101,10 +103,11 @@ class Flow:
         while done < n:
             requests = self.requests(len(leases)) if adding else []
             slots = [lease.slot for lease in leases]
-            began = time.perf_counter()
+            began, cpu = time.perf_counter(), time.process_time()
             done += len(leases)
             leases = self.commit(adds=self.entries(requests, slots), want=BATCH, **settled(leases))
             seconds += time.perf_counter() - began
+            self.cpu += time.process_time() - cpu
         self.commit(releases=tuple(lease.token for lease in leases))
         return seconds
 

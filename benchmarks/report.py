@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from benchmarks import check, kept, speed
+from benchmarks import check, kept, pictures, speed
 from benchmarks.measure import NOISY, ROOT, busy
 from benchmarks.parts import PARTS
 
@@ -69,12 +69,12 @@ def heading(run: kept.Run, name: str) -> str:
     return f"{line}."
 
 
-def section(run: kept.Run, name: str, pictures: dict[str, str]) -> str:
+def section(run: kept.Run, name: str, drawn: dict[str, str]) -> str:
     """What stands under the heading of a part: its command, tables, what spread, and pictures."""
     texts = [heading(run, name), PARTS[name].tables(run["parts"][name]["figures"])]
     if noisy := noise(run, name):
         texts.append(f"These spread by more than {NOISY:.0%}: {'; '.join(noisy)}.")
-    texts += [f"![{_title(svg)}]({IMAGES}/{file})" for file, svg in pictures.items()]
+    texts += [f"![{_title(svg)}]({IMAGES}/{file})" for file, svg in drawn.items()]
     return "\n\n".join(texts)
 
 
@@ -106,7 +106,7 @@ def fill_in(page: str, parts: dict[str, str]) -> str:
 
 
 def renew(run: kept.Run, page: Path = PAGE) -> Path:
-    """Fill the page, and draw its pictures; parts that were never measured stay as they are."""
+    """Fill the page, and draw its pictures and the README's; a part that was not measured stays as it is."""
     notes = "".join(f"\n\n**Note:** {line}" for line in warnings(run))
     found = check.rows(run)
     texts = {
@@ -117,10 +117,11 @@ def renew(run: kept.Run, page: Path = PAGE) -> Path:
     folder = page.parent / IMAGES
     folder.mkdir(parents=True, exist_ok=True)
     for name, entry in measured(run):
-        pictures = PARTS[name].plots(entry["figures"])
-        for file, svg in pictures.items():
+        drawn = PARTS[name].plots(entry["figures"])
+        for file, svg in drawn.items():
             (folder / file).write_text(svg, encoding="utf-8")
-        texts[f"{name} table"] = section(run, name, pictures)
+        texts[f"{name} table"] = section(run, name, drawn)
+    pictures.keep(kept.figures(run), folder)
     page.write_text(fill_in(page.read_text(encoding="utf-8"), texts), encoding="utf-8")
     return page
 

@@ -253,7 +253,7 @@ def noise(results: dict[str, Any]) -> list[str]:
 
 
 QUICK: dict[str, Any] = {"sizes": [3000, 10_000], "few": 500, "stores": list(STORES)}
-SHORT: dict[str, Any] = {"sizes": [40_000, 400_000], "few": 2500, "stores": list(STORES)}
+SHORT: dict[str, Any] = {"sizes": [30_000, 300_000], "few": 2500, "stores": list(STORES)}
 FULL: dict[str, Any] = {"sizes": [1_000_000, 10_000_000], "few": 10_000, "stores": list(STORES)}
 
 

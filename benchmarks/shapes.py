@@ -40,7 +40,7 @@ SLOW: dict[str, Any] = {"slow": 1.0, "delay": (0.05, 0.05)}
 SITES = {
     "a chain": Shape("chain", links=1, **SLOW),
     "16 chains": Shape("chain", links=16, **SLOW),
-    "a tree": Shape("flat", links=4, **SLOW),
+    "a tree": Shape("flat", links=3, **SLOW),
     "listings": Shape("listing", links=LISTED, **SLOW),
 }
 ORDERS: dict[str, dict[str, Any]] = {
@@ -55,10 +55,15 @@ LIMITS = {"CONCURRENT_REQUESTS": 8, "CONCURRENT_REQUESTS_PER_DOMAIN": 64}
 POINTS = 24
 """How many points of a curve are kept."""
 
-Plan = tuple[str, str, int]
-"""Site, order, and number of workers."""
+Plan = tuple[str, str, str, int]
+"""Store, site, order, and number of workers."""
 
-FIRST: list[Plan] = [
+
+def on(store: str, plans: Iterable[tuple[str, str, int]]) -> list[Plan]:
+    return [(store, *plan) for plan in plans]
+
+
+FIRST = [
     ("a chain", "newest first", 1),
     ("a chain", "newest first", 3),
     ("16 chains", "newest first", 1),
@@ -71,38 +76,36 @@ FIRST: list[Plan] = [
     ("listings", "details first", 1),
     ("listings", "details first", 3),
 ]
-REST: list[Plan] = [
+REST = [
     ("a tree", "oldest first", 3),
     ("a tree", "depth first", 1),
     ("listings", "newest first", 3),
     ("listings", "oldest first", 3),
 ]
+STOCK = [(site, "newest first", 1) for site in SITES]
 QUICK: dict[str, Any] = {
     "steps": 20,
     "rounds": 1,
     "sides": ["memory", "fleet"],
     "pages": 30,
     "chain_pages": 5,
-    "plans": [("listings", "details first", 1)],
-    "stores": ["sqlite"],
+    "plans": [("fleet", "listings", "details first", 1)],
 }
 SHORT: dict[str, Any] = {
     "steps": 200,
     "rounds": 1,
-    "sides": ["memory", "fleet", "server", "far"],
+    "sides": ["memory", "fleet", "far"],
     "pages": 200,
-    "chain_pages": 30,
-    "plans": FIRST,
-    "stores": ["sqlite"],
+    "chain_pages": 20,
+    "plans": on("fleet", FIRST),
 }
 FULL: dict[str, Any] = {
     "steps": 400,
     "rounds": 5,
     "sides": ["memory", "jobdir-sqlite", "fleet-memory", "fleet", "server", "far"],
-    "pages": 1365,
+    "pages": 1093,  # a tree with all of its last level
     "chain_pages": 100,
-    "plans": [*FIRST, *REST],
-    "stores": ["sqlite", "far"],
+    "plans": [*on("memory", STOCK), *on("fleet", [*FIRST, *REST]), *on("far", FIRST)],
 }
 
 
@@ -178,18 +181,23 @@ def step_times(
     return found
 
 
-def crawls(places: Places, stores: list[str], plans: list[Plan], pages: int, chain_pages: int) -> list[Any]:
+def crawls(places: Places, plans: list[Plan], pages: int, chain_pages: int) -> list[dict[str, Any]]:
     """A row for each crawl."""
     rows = []
-    for number, (store, (name, order, workers)) in enumerate(itertools.product(stores, plans)):
+    for number, (store, name, order, workers) in enumerate(plans):
         shape = replace(SITES[name], pages=chain_pages if name == "a chain" else pages)
         with scratch() as folder:
-            place = places.of("fleet" if store == "sqlite" else store, folder, f"shapes-{number}")
-            settings = {**LIMITS, **ORDERS[order], **place}
+            settings = {**LIMITS, **ORDERS[order], **places.of(store, folder, f"shapes-{number}")}
             site, log, _ = crawled(shape, settings, folder, workers, SPIDERS.get(order))
         seconds = log[-1].time - log[0].time
         waiting, curve = frontier(site.site, log)
-        row = {"store": store, "site": name, "order": order, "workers": workers, "pages": shape.pages}
+        row: dict[str, Any] = {
+            "store": store,
+            "site": name,
+            "order": order,
+            "workers": workers,
+            "pages": shape.pages,
+        }
         row |= {"rate": shape.pages / seconds, "most_waiting": waiting, "curve": curve}
         rows.append(row)
         print(
@@ -231,11 +239,10 @@ def measure(
     pages: int,
     chain_pages: int,
     plans: list[Plan],
-    stores: list[str],
 ) -> dict[str, Any]:
     with ExitStack() as stack:
         name, settings = "", {}
-        if {"server", "far"} & {*sides, *stores}:
+        if {"server", "far"} & {*sides, *(plan[0] for plan in plans)}:
             host = stack.enter_context(serving())
             name = host.name
             for side, delay in (("server", 0), ("far", 1)):
@@ -246,7 +253,7 @@ def measure(
             "rounds": rounds,
             "number_of_steps": steps,
             "steps": step_times(places, sides, steps, rounds),
-            "crawls": crawls(places, stores, plans, pages, chain_pages),
+            "crawls": crawls(places, plans, pages, chain_pages),
         }
 
 

@@ -13,7 +13,6 @@ STEP = 1.3
 """How many times as long as in stock Scrapy, in memory, a step of a chain may take on SQLite."""
 FAR_STEP = 4.0
 """How many milliseconds longer than there, on a server 1 ms away."""
-STORES = {"sqlite": "SQLite", "far": "1 ms away"}
 
 
 def title_of(results: dict[str, Any], side: str) -> str:
@@ -47,7 +46,7 @@ def tables(results: dict[str, Any]) -> str:
     crawls = [
         [
             f"{row['site']}, {row['order']}",
-            STORES[row["store"]],
+            title_of(results, row["store"]),
             f"{row['workers']}",
             f"{row['pages']:,}",
             f"{row['rate']:.1f}",
@@ -57,7 +56,7 @@ def tables(results: dict[str, Any]) -> str:
     ]
     number, rounds = results["number_of_steps"], results["rounds"]
     step_head = ["a step of a chain", "ms", "to in memory", "ms, slowest 5 %", "CPU ms", "commits"]
-    crawl_head = ["pages of 50 ms, 8 at a time", "store", "workers", "pages", "pages/s", "most waiting"]
+    crawl_head = ["pages of 50 ms, 8 at a time", "", "workers", "pages", "pages/s", "most waiting"]
     return (
         f"One request at a time, pages that take no time; {number:,} steps, medians of {rounds} (lowest to "
         f"highest):\n\n{table(step_head, steps)}\n\n"
@@ -92,20 +91,24 @@ def plots(results: dict[str, Any]) -> dict[str, str]:
 
     steps = [(title_of(results, side), median(results, side, "ms")) for side in results["steps"]]
     pictures = {"shapes-steps.svg": bars("A step of a chain", steps, unit="ms", best="lower")}
-    rows = [row for row in results["crawls"] if row["store"] == "sqlite"]
     rates: dict[str, dict[str, float]] = {}
-    for row in rows:
-        side = f"{row['workers']} worker{'s' * (row['workers'] > 1)}"
-        rates.setdefault(f"{row['site']}, {row['order']}", {})[side] = row["rate"]
+    for row in results["crawls"]:
+        if row["store"] == "fleet":
+            side = f"{row['workers']} worker{'s' * (row['workers'] > 1)}"
+            rates.setdefault(f"{row['site']}, {row['order']}", {})[side] = row["rate"]
     note = "Pages take 50 ms, and a worker fetches 8 at a time."
     pictures["shapes-speed.svg"] = groups("Chain or tree", rates, unit="pages a second", note=note)
     for site in ("a tree", "listings"):
+        curves = {
+            f"{'Scrapy, ' * (row['store'] == BASE)}{row['order']}": row["curve"]
+            for row in results["crawls"]
+            if row["site"] == site and row["workers"] == 1 and row["store"] in (BASE, "fleet")
+        }
         name = site.split()[-1]
-        alone = {row["order"]: row["curve"] for row in rows if row["site"] == site and row["workers"] == 1}
         for column, what, y in ((1, "waiting", "pages that wait"), (2, "depth", "depth of the pages")):
             pictures[f"shapes-{what}-{name}.svg"] = lines(
                 f"{site.capitalize()}: {y}",
-                {order: [(point[0], point[column]) for point in curve] for order, curve in alone.items()},
+                {order: [(point[0], point[column]) for point in curve] for order, curve in curves.items()},
                 x="pages asked for",
                 y=y,
             )
