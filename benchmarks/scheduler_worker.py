@@ -72,7 +72,8 @@ class Stand:
         self.slot = engine._slot
         self.scheduler = self.slot.scheduler
         self.is_fleet = type(self.scheduler).__module__.startswith("scrapy_fleet.")
-        self.flight: deque[Request] = deque()
+        self.flight: deque[tuple[Request, bool]] = deque()
+        """Requests in hand, and whether the middlewares have seen them go out."""
         self.taken = 0
         self.ended = 0
         self.added = 0
@@ -128,13 +129,13 @@ class Stand:
             if self.around:
                 for each in self._throttle:
                     each.process_request(request)
-            self.flight.append(request)
+            self.flight.append((request, self.around))
             self.taken += 1
 
     def _end(self, links: list[Request]) -> None:
-        request = self.flight.popleft()
+        request, around = self.flight.popleft()
         found: Iterable[Request] = links
-        if self.around:
+        if around:
             for each in self._throttle:
                 each.process_response(request, self._response)
             self._response.request = request

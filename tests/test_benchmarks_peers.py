@@ -48,7 +48,7 @@ def test_schedulers_are_compared() -> None:
     near, far = scheduler.goals(results)
     assert (near.value, near.reached) == (15.0, True)
     assert (far.value, far.reached) == (50.0, False)
-    assert scheduler.tables(results).count("| scrapy-redis, 1 ms away ") == 1
+    assert scheduler.tables(results).count("| scrapy-redis, 1 ms away ") == 2
     assert scheduler.noise(results) == []
     alone = {**results, "peer": None, "no_peer": "it was left out"}
     assert scheduler.goals(alone) == []
