@@ -92,7 +92,8 @@ def main(arguments: list[str] | None = None) -> int:
 def show(run: kept.Run) -> None:
     for name, entry in run["parts"].items():
         print(f"\n{PARTS[name].tables(entry['figures'])}")
-    print(f"\n{check.shown(check.rows(run, all_bars=False))}\n")
+    if found := check.rows(run, all_bars=False):
+        print(f"\n{check.shown(found)}\n")
     for line in report.warnings(run):
         print(line)
     for name in run["parts"]:

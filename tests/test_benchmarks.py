@@ -178,11 +178,15 @@ def test_the_page_gets_the_tables(
     parts = {name: {"when": "2020-01-02", "size": "quick", "figures": each} for name, each in figures.items()}
     report.renew({"date": "2020-01-02", "machine": machine(), "parts": parts}, page)
     text = page.read_text()
-    assert len(re.findall(r"\| scrapy-fleet, SQLite +\|", text)) == 1
-    assert text.count("| Scrapy's SQLite queue: push ") == 1
-    assert text.count("| a worker is killed") == 1
-    assert text.count("| One host, 8 at a time") == 1
-    assert text.count("| exact, SQLite") == 2
+
+    def table_of(name: str) -> str:
+        return text.partition(f"<!-- {name} table -->")[2].partition(f"<!-- end of {name} table -->")[0]
+
+    assert len(re.findall(r"\| scrapy-fleet, SQLite +\|", table_of("crawl"))) == 1
+    assert table_of("queue").count("| Scrapy's SQLite queue: push ") == 1
+    assert table_of("fleet").count("| a worker is killed") == 1
+    assert table_of("manners").count("| One host, 8 at a time") == 1
+    assert table_of("seen").count("| exact, SQLite") == 2
     pictures = {path.name for path in (tmp_path / "images" / "bench").iterdir()}
     assert {"crawl-links.svg", "queue.svg", "fleet.svg", "manners.svg", "seen.svg"} <= pictures
 
