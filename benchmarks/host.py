@@ -39,6 +39,7 @@ class Host:
                 if time.monotonic() > deadline:
                     raise
                 time.sleep(0.01)
+        self.pid = int(info["process_id"])
         valkey = info.get("valkey_version")
         self.name = f"Valkey {valkey}" if valkey else f"Redis {info['redis_version']}"
 

@@ -116,12 +116,15 @@ class Goal(NamedTuple):
 
     @property
     def short_by(self) -> float:
-        """By which part of the bar it is missed; 0 if it is not."""
-        return 0.0 if self.reached else abs(self.value - self.bar) / self.bar
+        """By which part of the bar it is missed; 0 if it is not, and infinite if the bar is 0."""
+        if self.reached:
+            return 0.0
+        return abs(self.value - self.bar) / self.bar if self.bar else float("inf")
 
     def show(self) -> str:
         value, bar = self.form.format(self.value), self.form.format(self.bar)
-        told = "reached" if self.reached else f"missed by {self.short_by:.0%}"
+        missed = f"missed by {self.short_by:.0%}" if self.bar else "missed"
+        told = "reached" if self.reached else missed
         return f"{self.what}: {value} (goal {bar}{' at most' * self.at_most}: {told})"
 
 

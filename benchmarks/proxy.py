@@ -3,6 +3,9 @@
 ``with far(6379, 0.005) as proxy:`` makes a port ``proxy.port`` on which the server answers 5 ms later.
 Its counts are what a client costs the network: a *round trip* is a client that speaks after the server
 spoke, however many commands it sends at once and however many packets that takes.
+
+``proxy.away()``: all connections are reset and new ones refused, as of a server that is down, until
+``proxy.back()``.
 """
 
 from __future__ import annotations
@@ -13,10 +16,12 @@ import os
 import selectors
 import socket
 import statistics
+import struct
 import subprocess
 import sys
 import threading
 import time
+import weakref
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -45,6 +50,12 @@ class Proxy:
 
     def traffic(self) -> Traffic:
         return Traffic(*json.loads(self._ask("count\n")))
+
+    def away(self) -> None:
+        self._ask("away\n")
+
+    def back(self) -> None:
+        self._ask("back\n")
 
     def _ask(self, line: str) -> str:
         assert self._process.stdin is not None
@@ -144,36 +155,68 @@ class Pipe(asyncio.Protocol):
         if self._transport is not None:
             self._transport.close()
 
+    def reset(self) -> None:
+        if self._transport is not None:
+            sock = self._transport.get_extra_info("socket")
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            self._transport.abort()
 
-async def serve(port: int, delay: float, counter: Counter) -> None:
-    loop = asyncio.get_running_loop()
-    connecting: set[asyncio.Task[Any]] = set()
 
-    def accepted() -> Pipe:
-        near, far = (Pipe(counter, delay / 2, client=client) for client in (True, False))
+class Door:
+    """Where clients come in."""
+
+    def __init__(self, port: int, delay: float, counter: Counter) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._target = port
+        self._delay = delay
+        self._counter = counter
+        self._near: weakref.WeakSet[Pipe] = weakref.WeakSet()
+        self._connecting: set[asyncio.Task[Any]] = set()
+        self._server: asyncio.Server
+        self.port = 0
+
+    async def open(self) -> None:
+        self._server = await self._loop.create_server(self._accepted, "127.0.0.1", self.port)
+        self.port = self._server.sockets[0].getsockname()[1]
+
+    async def shut(self) -> None:
+        self._server.close()
+        for near in list(self._near):
+            near.reset()
+
+    def _accepted(self) -> Pipe:
+        near, far = (Pipe(self._counter, self._delay / 2, client=client) for client in (True, False))
         near.other, far.other = far, near
-        task = loop.create_task(loop.create_connection(lambda: far, "127.0.0.1", port))
-        connecting.add(task)
-        task.add_done_callback(connecting.discard)
+        task = self._loop.create_task(self._loop.create_connection(lambda: far, "127.0.0.1", self._target))
+        self._connecting.add(task)
+        task.add_done_callback(self._connecting.discard)
+        self._near.add(near)
         return near
 
-    server = await loop.create_server(accepted, "127.0.0.1", 0)
-    print(server.sockets[0].getsockname()[1], flush=True)
-    await server.serve_forever()
 
-
-def answer_parent(counter: Counter) -> None:
-    for _ in sys.stdin:
+def answer_parent(counter: Counter, door: Door, loop: asyncio.AbstractEventLoop) -> None:
+    changes = {"away": door.shut, "back": door.open}
+    for line in sys.stdin:
+        if change := changes.get(line.strip()):
+            asyncio.run_coroutine_threadsafe(change(), loop).result()
         print(json.dumps([counter.trips, counter.to_server, counter.to_client]), flush=True)
     os._exit(0)  # the parent is gone
 
 
-def main() -> None:
+async def serve(port: int, delay: float) -> None:
     counter = Counter()
-    threading.Thread(target=answer_parent, args=(counter,), daemon=True).start()
+    door = Door(port, delay, counter)
+    await door.open()
+    loop = asyncio.get_running_loop()
+    threading.Thread(target=answer_parent, args=(counter, door, loop), daemon=True).start()
+    print(door.port, flush=True)
+    await loop.create_future()
+
+
+def main() -> None:
     # epoll rounds waiting times up to whole milliseconds, select does not.
     loop = asyncio.SelectorEventLoop(selectors.SelectSelector())
-    loop.run_until_complete(serve(int(sys.argv[1]), float(sys.argv[2]), counter))
+    loop.run_until_complete(serve(int(sys.argv[1]), float(sys.argv[2])))
 
 
 if __name__ == "__main__":

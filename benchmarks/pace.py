@@ -1,0 +1,247 @@
+"""How polite a crawl is, as the site sees it: ``python -m benchmarks.pace [--quick] [--short]``.
+
+Eight hosts, a delay of 0.5 s each without jitter, 16 requests at a time, one worker and three: how many
+requests a second there are altogether (16 are permitted), and how close two requests to one host come.
+Every page is known from the first one, so nothing but the delay limits the crawl.
+
+The crawls of one worker run at the same time, and then those of three: each is idle most of the time, and
+has a site and (on Redis) a server of its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import statistics
+import threading
+import time
+from collections import defaultdict
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from benchmarks import peer
+from benchmarks.crawl import ADDON
+from benchmarks.host import serving
+from benchmarks.measure import Goal, Spread, run_worker, scratch, table
+from scrapy_fleet.ops.site import RunningSite, Shape, running
+
+HOSTS = 8
+DELAY = 0.5
+PERMITTED = HOSTS / DELAY
+SETTINGS: dict[str, Any] = {
+    "DOWNLOAD_DELAY": DELAY,
+    "DOWNLOAD_DELAY_JITTER": 0,
+    "CONCURRENT_REQUESTS": 16,
+}
+CLOSE = 0.9
+"""Of the delay: a gap under this is one that the site did not ask for."""
+LOOK = 0.01
+RATE = 15.8
+"""What stock Scrapy reaches of the 16 that are permitted."""
+
+SIDES = {
+    "stock": "Scrapy, in memory",
+    "peer": "scrapy-redis",
+    "fleet": "scrapy-fleet, SQLite",
+    "fleet-redis": "scrapy-fleet, Redis",
+}
+OURS = ("fleet", "fleet-redis")
+ON_SERVER = ("peer", "fleet-redis")
+ALONE = ("stock",)
+"""What one worker alone can do."""
+
+QUICK: dict[str, Any] = {"pages": 24, "rounds": 1, "sides": ["fleet"], "workers": [1]}
+SHORT: dict[str, Any] = {"pages": 136, "rounds": 1}
+FULL: dict[str, Any] = {"pages": 480, "rounds": 3}
+
+
+def crawled(side: str, workers: int, pages: int, python: str | None) -> dict[str, Any]:
+    """One crawl; ends the measurement if a page was not reached."""
+    shape = Shape("flat", pages=pages, links=pages, hosts=HOSTS)
+    with ExitStack() as stack:
+        port = stack.enter_context(serving()).port if side in ON_SERVER else 0
+        folder, site = stack.enter_context(scratch()), stack.enter_context(running(shape))
+        threads = stack.enter_context(ThreadPoolExecutor(workers))
+        settings = {**SETTINGS, **settings_of(side, folder, port)}
+        job = {"url": site.start_url, "settings": settings, "together": workers}
+        own = [python] if python and side == "peer" else []
+        running_workers = [threads.submit(run_worker, job, folder, *own) for _ in range(workers)]
+        reasons = {worker.result()["reason"] for worker in running_workers}
+        if (lost := site.lost()) or reasons != {"finished"}:
+            raise SystemExit(f"{SIDES[side]}, {workers} workers: {len(lost)} pages lost, ended as {reasons}")
+        return judged(site)
+
+
+def settings_of(side: str, folder: str, port: int) -> dict[str, Any]:
+    server = f"redis://127.0.0.1:{port}/0"
+    return {
+        "stock": {},
+        "peer": {**peer.SETTINGS, "REDIS_URL": server},
+        "fleet": {**ADDON, "FLEET_URL": f"sqlite://{folder}/fleet"},
+        "fleet-redis": {**ADDON, "FLEET_URL": server},
+    }[side]
+
+
+def judged(site: RunningSite) -> dict[str, Any]:
+    """By the site's log. Every worker of scrapy-redis asks for the first page, which only counts once."""
+    asked = [line for line in site.log() if line.event == "arrive" and line.path.startswith("/p/")]
+    begin, *rest = asked
+    rest = [line for line in rest if line.path != begin.path]
+    times: dict[str, list[float]] = defaultdict(list)
+    for line in (begin, *rest):
+        times[line.host].append(line.time)
+    gaps = [later - earlier for each in times.values() for earlier, later in itertools.pairwise(each)]
+    return {
+        # The first request to each host need not wait.
+        "rate": (1 + len(rest) - len(times)) / (rest[-1].time - rest[0].time),
+        "smallest_gap": min(gaps),
+        "close": sum(gap < CLOSE * DELAY for gap in gaps) / len(gaps),
+    }
+
+
+class Stalls:
+    """How late this machine is with what it was asked to do at a time, meanwhile."""
+
+    def __init__(self) -> None:
+        self.worst = 0.0
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._look)
+
+    def __enter__(self) -> Stalls:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _look(self) -> None:
+        while not self._over.is_set():
+            began = time.perf_counter()
+            self._over.wait(LOOK)
+            self.worst = max(self.worst, time.perf_counter() - began - LOOK)
+
+
+def measure(
+    pages: int, rounds: int, *, sides: list[str] | None = None, workers: list[int] | None = None
+) -> dict[str, Any]:
+    results: dict[str, Any] = {"pages": pages, "rounds": rounds, "peer": None, "no_peer": "it was left out"}
+    chosen, python = sides or list(SIDES), None
+    if "peer" in chosen:
+        try:
+            python = peer.python()
+            results["peer"] = peer.peer_version(python)
+        except peer.NoPeer as error:
+            results["no_peer"] = f"it cannot be installed: {error}"
+            chosen = [side for side in chosen if side != "peer"]
+    runs: dict[str, Any] = {}
+    stalled = 0.0
+    for number, many in itertools.product(range(rounds), workers or [1, 3]):
+        there = [side for side in chosen if many == 1 or side not in ALONE]
+        with Stalls() as stalls, ThreadPoolExecutor(len(there)) as threads:
+            found = {side: threads.submit(crawled, side, many, pages, python) for side in there}
+        stalled = max(stalled, stalls.worst)
+        for side, one in found.items():
+            result = one.result()
+            runs.setdefault(str(many), {}).setdefault(side, []).append(result)
+            print(
+                f"round {number + 1} {title(side, many):32} {result['rate']:5.1f} requests/s, "
+                f"smallest gap {1000 * result['smallest_gap']:3.0f} ms, {result['close']:.0%} too close",
+                flush=True,
+            )
+    return {**results, "runs": runs, "stalled": stalled}
+
+
+def title(side: str, workers: int | str) -> str:
+    return f"{SIDES[side]}, {workers} worker{'s' * (int(workers) > 1)}"
+
+
+def _runs(results: dict[str, Any]) -> dict[tuple[str, str], list[dict[str, Any]]]:
+    """By side and number of workers."""
+    return {
+        (side, many): runs
+        for side in SIDES
+        for many, sides in results["runs"].items()
+        if (runs := sides.get(side))
+    }
+
+
+def _rate(runs: list[dict[str, Any]]) -> Spread:
+    return Spread.of(run["rate"] for run in runs)
+
+
+def tables(results: dict[str, Any]) -> str:
+    with_peer = f"scrapy-redis {results['peer'] or 'is missing: ' + results['no_peer']}"
+    head = f"{HOSTS} hosts, a delay of {DELAY:g} s each; {results['pages']:,} pages"
+    rows = [
+        [
+            title(*which),
+            _rate(runs).show(1),
+            f"{_rate(runs).median / PERMITTED:.0%}",
+            f"{1000 * min(run['smallest_gap'] for run in runs):.0f} ms",
+            f"{statistics.mean(run['close'] for run in runs):.1%}",
+        ]
+        for which, runs in _runs(results).items()
+    ]
+    columns = ["requests/s", f"of the {PERMITTED:g} permitted", "smallest gap", f"gaps under {CLOSE:.0%}"]
+    return f"{with_peer}; medians of {results['rounds']}:\n\n{table([head, *columns], rows)}"
+
+
+def goals(results: dict[str, Any]) -> list[Goal]:
+    found = []
+    for (side, many), runs in _runs(results).items():
+        if side in OURS:
+            what = title(side, many)
+            if many == "1":
+                form = f"{{:.1f}}/s of {PERMITTED:g}"
+                found.append(Goal(f"{what}, {HOSTS} hosts", _rate(runs).median, RATE, form=form))
+            close = max(run["close"] for run in runs)
+            too_close = f"{what}, gaps under {CLOSE:.0%} of the delay"
+            found.append(Goal(too_close, close, 0, at_most=True, form="{:.1%}"))
+    return found
+
+
+def noise(results: dict[str, Any]) -> list[str]:
+    found = [
+        f"{title(*which)}: {_rate(runs).show(1)} requests/s"
+        for which, runs in _runs(results).items()
+        if _rate(runs).noisy
+    ]
+    if results["stalled"] > (1 - CLOSE) * DELAY:
+        late = f"{1000 * results['stalled']:.0f} ms"
+        found.append(f"a process had to wait for {late} until it could run: gaps may be as much too small")
+    return found
+
+
+def plots(results: dict[str, Any]) -> dict[str, str]:
+    from benchmarks.plot import bars
+
+    rows = [(title(*which), 100 * _rate(runs).median / PERMITTED) for which, runs in _runs(results).items()]
+    note = f"{HOSTS} hosts, {DELAY:g} s between requests to one. Over 100 %: more often than permitted."
+    heading = "Requests a second, of what the delay permits"
+    return {"pace.svg": bars(heading, rows, unit="%", best="100 % is best", note=note)}
+
+
+def main(arguments: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser("python -m benchmarks.pace", description="See how polite crawls are.")
+    parser.add_argument("--quick", action="store_true", help="only see that it works")
+    parser.add_argument("--short", action="store_true", help="less than a minute")
+    parser.add_argument("--json", type=Path, help="write what was measured to this file")
+    args = parser.parse_args(arguments)
+    began = time.monotonic()
+    results = measure(**(QUICK if args.quick else SHORT if args.short else FULL))
+    print(f"\n{tables(results)}\n")
+    for goal in goals(results):
+        print(goal.show())
+    for line in noise(results):
+        print(f"noisy: {line}")
+    print(f"It took {time.monotonic() - began:.0f} s.")
+    if args.json:
+        args.json.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
