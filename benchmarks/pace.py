@@ -2,7 +2,7 @@
 
 Eight hosts, a delay of 0.5 s each without jitter, 16 requests at a time, one worker and three: how many
 requests a second there are altogether (16 are permitted), and how close two requests to one host come.
-Every page is known from the first one, so nothing but the delay limits the crawl.
+Every page is known from the first one, more of them than can be fetched in the time that it is looked at.
 
 The crawls of one worker run at the same time, and then those of three: each is idle most of the time, and
 has a site and (on Redis) a server of its own.
@@ -20,12 +20,12 @@ from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from benchmarks import peer
 from benchmarks.crawl import ADDON
 from benchmarks.host import serving
-from benchmarks.measure import Goal, Spread, run_worker, scratch, table
+from benchmarks.measure import Goal, Spread, scratch, start_worker, table
 from scrapy_fleet.ops.site import RunningSite, Shape, running
 
 HOSTS = 8
@@ -53,25 +53,40 @@ ON_SERVER = ("peer", "fleet-redis")
 ALONE = ("stock",)
 """What one worker alone can do."""
 
-QUICK: dict[str, Any] = {"pages": 24, "rounds": 1, "sides": ["fleet"], "workers": [1]}
-SHORT: dict[str, Any] = {"pages": 136, "rounds": 1}
-FULL: dict[str, Any] = {"pages": 480, "rounds": 3}
+LIMIT = 120.0
+
+QUICK: dict[str, Any] = {"seconds": 1.3, "rounds": 1, "sides": ["fleet"], "workers": [1]}
+SHORT: dict[str, Any] = {"seconds": 12.0, "rounds": 1}
+FULL: dict[str, Any] = {"seconds": 45.0, "rounds": 3}
 
 
-def crawled(side: str, workers: int, pages: int, python: str | None) -> dict[str, Any]:
-    """One crawl; ends the measurement if a page was not reached."""
+class Meeting(NamedTuple):
+    """Where the workers of crawls that run at the same time wait for each other: while some still start, the
+    others would be late."""
+
+    folder: str
+    workers: int
+
+
+def crawled(side: str, workers: int, seconds: float, python: str | None, meeting: Meeting) -> dict[str, Any]:
+    """Look at one crawl for so long; it is killed in the middle."""
+    pages = HOSTS * round(2 * seconds * PERMITTED / HOSTS)
     shape = Shape("flat", pages=pages, links=pages, hosts=HOSTS)
     with ExitStack() as stack:
         port = stack.enter_context(serving()).port if side in ON_SERVER else 0
         folder, site = stack.enter_context(scratch()), stack.enter_context(running(shape))
-        threads = stack.enter_context(ThreadPoolExecutor(workers))
         settings = {**SETTINGS, **settings_of(side, folder, port)}
-        job = {"url": site.start_url, "settings": settings, "together": workers}
+        job = {"url": site.start_url, "settings": settings, "together": meeting.workers}
         own = [python] if python and side == "peer" else []
-        running_workers = [threads.submit(run_worker, job, folder, *own) for _ in range(workers)]
-        reasons = {worker.result()["reason"] for worker in running_workers}
-        if (lost := site.lost()) or reasons != {"finished"}:
-            raise SystemExit(f"{SIDES[side]}, {workers} workers: {len(lost)} pages lost, ended as {reasons}")
+        crew = [start_worker(job, meeting.folder, *own) for _ in range(workers)]
+        for worker in crew:
+            stack.callback(worker.wait)
+            stack.callback(worker.kill)
+        site.wait(pages=1, timeout=LIMIT)
+        time.sleep(seconds)
+        if any(worker.poll() for worker in crew):
+            log = Path(meeting.folder, "log").read_text(encoding="utf-8", errors="replace")
+            raise SystemExit(f"{title(side, workers)}: a worker ended.\n{log[-2000:]}")
         return judged(site)
 
 
@@ -126,9 +141,10 @@ class Stalls:
 
 
 def measure(
-    pages: int, rounds: int, *, sides: list[str] | None = None, workers: list[int] | None = None
+    seconds: float, rounds: int, *, sides: list[str] | None = None, workers: list[int] | None = None
 ) -> dict[str, Any]:
-    results: dict[str, Any] = {"pages": pages, "rounds": rounds, "peer": None, "no_peer": "it was left out"}
+    results: dict[str, Any] = {"seconds": seconds, "rounds": rounds}
+    results |= {"peer": None, "no_peer": "it was left out"}
     chosen, python = sides or list(SIDES), None
     if "peer" in chosen:
         try:
@@ -141,8 +157,9 @@ def measure(
     stalled = 0.0
     for number, many in itertools.product(range(rounds), workers or [1, 3]):
         there = [side for side in chosen if many == 1 or side not in ALONE]
-        with Stalls() as stalls, ThreadPoolExecutor(len(there)) as threads:
-            found = {side: threads.submit(crawled, side, many, pages, python) for side in there}
+        with scratch() as folder, Stalls() as stalls, ThreadPoolExecutor(len(there)) as threads:
+            meeting = Meeting(folder, many * len(there))
+            found = {side: threads.submit(crawled, side, many, seconds, python, meeting) for side in there}
         stalled = max(stalled, stalls.worst)
         for side, one in found.items():
             result = one.result()
@@ -175,7 +192,7 @@ def _rate(runs: list[dict[str, Any]]) -> Spread:
 
 def tables(results: dict[str, Any]) -> str:
     with_peer = f"scrapy-redis {results['peer'] or 'is missing: ' + results['no_peer']}"
-    head = f"{HOSTS} hosts, a delay of {DELAY:g} s each; {results['pages']:,} pages"
+    head = f"{HOSTS} hosts, a delay of {DELAY:g} s each; for {results['seconds']:g} s"
     rows = [
         [
             title(*which),
@@ -210,7 +227,7 @@ def noise(results: dict[str, Any]) -> list[str]:
         for which, runs in _runs(results).items()
         if _rate(runs).noisy
     ]
-    if results["stalled"] > (1 - CLOSE) * DELAY:
+    if results["stalled"] > (1 - CLOSE) * DELAY / 2:  # a request may have to wait more than once
         late = f"{1000 * results['stalled']:.0f} ms"
         found.append(f"a process had to wait for {late} until it could run: gaps may be as much too small")
     return found
