@@ -14,7 +14,6 @@ import argparse
 import itertools
 import json
 import statistics
-import threading
 import time
 from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
@@ -83,11 +82,12 @@ def crawled(side: str, workers: int, seconds: float, python: str | None, meeting
             stack.callback(worker.wait)
             stack.callback(worker.kill)
         site.wait(pages=1, timeout=LIMIT)
-        time.sleep(seconds)
+        stalled = watch(seconds)
+        site.wait(pages=2 * HOSTS, timeout=LIMIT)  # on a busy machine
         if any(worker.poll() for worker in crew):
             log = Path(meeting.folder, "log").read_text(encoding="utf-8", errors="replace")
             raise SystemExit(f"{title(side, workers)}: a worker ended.\n{log[-2000:]}")
-        return judged(site)
+        return judged(site) | {"stalled": stalled}
 
 
 def settings_of(side: str, folder: str, port: int) -> dict[str, Any]:
@@ -117,27 +117,14 @@ def judged(site: RunningSite) -> dict[str, Any]:
     }
 
 
-class Stalls:
-    """How late this machine is with what it was asked to do at a time, meanwhile."""
-
-    def __init__(self) -> None:
-        self.worst = 0.0
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._look)
-
-    def __enter__(self) -> Stalls:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._over.set()
-        self._thread.join()
-
-    def _look(self) -> None:
-        while not self._over.is_set():
-            began = time.perf_counter()
-            self._over.wait(LOOK)
-            self.worst = max(self.worst, time.perf_counter() - began - LOOK)
+def watch(seconds: float) -> float:
+    """Wait so long; by how much this machine was late, at the worst, with waking us."""
+    until = time.perf_counter() + seconds
+    worst = 0.0
+    while (began := time.perf_counter()) < until:
+        time.sleep(LOOK)
+        worst = max(worst, time.perf_counter() - began - LOOK)
+    return worst
 
 
 def measure(
@@ -154,22 +141,21 @@ def measure(
             results["no_peer"] = f"it cannot be installed: {error}"
             chosen = [side for side in chosen if side != "peer"]
     runs: dict[str, Any] = {}
-    stalled = 0.0
     for number, many in itertools.product(range(rounds), workers or [1, 3]):
         there = [side for side in chosen if many == 1 or side not in ALONE]
-        with scratch() as folder, Stalls() as stalls, ThreadPoolExecutor(len(there)) as threads:
+        with scratch() as folder, ThreadPoolExecutor(len(there)) as threads:
             meeting = Meeting(folder, many * len(there))
             found = {side: threads.submit(crawled, side, many, seconds, python, meeting) for side in there}
-        stalled = max(stalled, stalls.worst)
         for side, one in found.items():
             result = one.result()
             runs.setdefault(str(many), {}).setdefault(side, []).append(result)
             print(
                 f"round {number + 1} {title(side, many):32} {result['rate']:5.1f} requests/s, "
-                f"smallest gap {1000 * result['smallest_gap']:3.0f} ms, {result['close']:.0%} too close",
+                f"smallest gap {1000 * result['smallest_gap']:3.0f} ms, {result['close']:.0%} too close "
+                f"(the machine was late by {1000 * result['stalled']:.0f} ms)",
                 flush=True,
             )
-    return {**results, "runs": runs, "stalled": stalled}
+    return {**results, "runs": runs}
 
 
 def title(side: str, workers: int | str) -> str:
@@ -227,8 +213,9 @@ def noise(results: dict[str, Any]) -> list[str]:
         for which, runs in _runs(results).items()
         if _rate(runs).noisy
     ]
-    if results["stalled"] > (1 - CLOSE) * DELAY / 2:  # a request may have to wait more than once
-        late = f"{1000 * results['stalled']:.0f} ms"
+    stalled = max(run["stalled"] for runs in _runs(results).values() for run in runs)
+    if stalled > (1 - CLOSE) * DELAY / 2:  # a request may have to wait more than once
+        late = f"{1000 * stalled:.0f} ms"
         found.append(f"a process had to wait for {late} until it could run: gaps may be as much too small")
     return found
 

@@ -125,9 +125,10 @@ def test_the_pace_is_what_the_site_saw(tmp_path: Path) -> None:
 
 
 def test_a_machine_that_stands_still_is_said_to_be_noisy(paced: dict[str, Any]) -> None:
-    quiet = {**paced, "stalled": 0.001}
-    assert pace.noise(quiet) == []
-    assert "had to wait for 80 ms" in pace.noise({**paced, "stalled": 0.08})[0]
+    [run] = paced["runs"]["1"]["fleet"]
+    assert pace.noise({"runs": {"1": {"fleet": [{**run, "stalled": 0.001}]}}}) == []
+    [line] = pace.noise({"runs": {"1": {"fleet": [{**run, "stalled": 0.08}]}}})
+    assert "had to wait for 80 ms" in line
 
 
 def test_pictures(lossy: dict[str, Any], paced: dict[str, Any]) -> None:
