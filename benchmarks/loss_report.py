@@ -6,6 +6,7 @@ from collections import Counter
 from typing import Any
 
 from benchmarks.measure import Goal, Spread, table
+from benchmarks.plot import bars
 
 SIDES = {
     "jobdir": "Scrapy, JOBDIR",
@@ -88,8 +89,6 @@ def noise(results: dict[str, Any]) -> list[str]:
 
 
 def plots(results: dict[str, Any]) -> dict[str, str]:
-    from benchmarks.plot import bars
-
     found = {}
     for site, sides in results["kills"].items():
         rows = [

@@ -25,6 +25,7 @@ from benchmarks import peer
 from benchmarks.crawl import ADDON
 from benchmarks.host import serving
 from benchmarks.measure import Goal, Spread, scratch, start_worker, table
+from benchmarks.plot import bars
 from scrapy_fleet.ops.site import RunningSite, Shape, running
 
 HOSTS = 8
@@ -221,8 +222,6 @@ def noise(results: dict[str, Any]) -> list[str]:
 
 
 def plots(results: dict[str, Any]) -> dict[str, str]:
-    from benchmarks.plot import bars
-
     runs = {title(*which): runs for which, runs in _runs(results).items()}
     rates = [(what, 100 * _rate(each).median / PERMITTED) for what, each in runs.items()]
     close = [(what, 100 * statistics.mean(run["close"] for run in each)) for what, each in runs.items()]

@@ -132,7 +132,6 @@ def test_a_machine_that_stands_still_is_said_to_be_noisy(paced: dict[str, Any]) 
 
 
 def test_pictures(lossy: dict[str, Any], paced: dict[str, Any]) -> None:
-    pytest.importorskip("benchmarks.plot")
     drawn = loss.plots(lossy) | pace.plots(paced)
     assert drawn.keys() == {"loss.svg", "pace.svg", "pace-gaps.svg"}
     assert all("scrapy-fleet" in svg for svg in drawn.values())
