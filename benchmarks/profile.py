@@ -1,78 +1,163 @@
-"""Where the time of a crawl goes: ``python -m benchmarks.profile [--variant fleet] [--site links]``.
+"""Where a page's time goes: ``python -m benchmarks.profile [--short] [--svg FILE] [--json FILE]``.
 
-The crawl runs under cProfile, which sees the event loop's thread alone; what the store's thread takes is
-told from the process's CPU time. Profiling makes small functions look dear: trust the proportions.
+Whole crawls on each side, looked at while they run (see ``benchmarks.sampler``): how much CPU time of the
+worker a page takes in scrapy-fleet, Scrapy, the HTTP client and the spider. For the functions behind that,
+of one crawl: ``python -m benchmarks.profile --functions [--variant fleet] [--site links]``.
 """
 
 from __future__ import annotations
 
 import argparse
-import cProfile
-import os
-import pstats
-from collections import Counter
+import json
+import time
+from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
-from benchmarks.crawl import LINKS, SITES, VARIANTS, settings_of
-from benchmarks.measure import ROOT, scratch, table
-from benchmarks.worker import crawl
+from benchmarks import crawl, fleet, functions, peer
+from benchmarks.host import Host, serving
+from benchmarks.measure import Goal, Spread, run_worker, scratch, table
+from benchmarks.sampler import HTTP, OTHER, SPIDER
 from scrapy_fleet.ops.site import Shape, running
 
-GROUPS = {
-    "scrapy_fleet": (str(ROOT / "scrapy_fleet"), "/scrapy_fleet/"),
-    "scrapy": ("/scrapy/", "/queuelib/", "/itemadapter/", "/pydispatch/"),
-    "parsel, lxml, w3lib": ("/parsel/", "/lxml/", "/cssselect/", "/w3lib/"),
-    "twisted, asyncio, HTTP": ("/twisted/", "/asyncio/", "/aiohttp/", "/selectors.py", "/zope/"),
+SIDES = {
+    "memory": "Scrapy, in memory",
+    "jobdir-sqlite": "Scrapy, JOBDIR on SQLite queues",
+    "peer": "scrapy-redis",
+    "fleet": "scrapy-fleet, SQLite",
+    "fleet-redis": "scrapy-fleet, Redis",
 }
+ON_SERVER = {"peer": "peer", "fleet-redis": "fleet"}
+"""The sides of ``benchmarks.fleet``."""
+GROUPS = ("scrapy-fleet", "Scrapy", "scrapy-redis", HTTP, SPIDER, OTHER)
+
+QUICK: dict[str, Any] = {"pages": 40, "rounds": 1, "sides": ["memory", "fleet"]}
+SHORT: dict[str, Any] = {"pages": 500, "rounds": 1}
+FULL: dict[str, Any] = {"pages": 1200, "rounds": 3}
 
 
-def group_of(file: str, name: str) -> str:
-    path = file.replace("\\", "/")
-    for group, parts in GROUPS.items():
-        if any(part in path for part in parts):
-            return group
-    return "idle" if "epoll" in name and "poll" in name else "built-in and other"
+def one(side: str, pages: int, host: Host | None, python: str | None) -> dict[str, Any]:
+    """One crawl; ends the measurement if a page was not reached."""
+    with scratch() as folder, running(Shape("links", pages=pages, links=crawl.LINKS)) as served:
+        if side in ON_SERVER:
+            assert host is not None
+            host.empty()
+            settings = fleet.settings_of(ON_SERVER[side], f"redis://127.0.0.1:{host.port}/0")
+        else:
+            settings = crawl.settings_of(side, folder)
+        job = {"url": served.start_url, "settings": settings, "sampled": True}
+        own = [python] if python and side == "peer" else []
+        result = run_worker(job, folder, *own)
+        lost = served.lost()
+    if lost or result["reason"] != "finished":
+        raise SystemExit(f"{SIDES[side]}: {len(lost)} pages lost, ended as {result['reason']!r}.")
+    a_page = 1e6 / pages
+    main = result["cpu"] - result["cpu_other_threads"]
+    return {
+        "us": {group: a_page * result["cpu_by_group"].get(group, 0.0) for group in GROUPS},
+        "other_threads_us": a_page * result["cpu_other_threads"],
+        "waited_us": a_page * max(0.0, result["seconds"] - main),
+    }
 
 
-def measure(site: str, variant: str, pages: int) -> tuple[dict[str, Any], pstats.Stats]:
-    profile = cProfile.Profile()
-    with scratch() as folder, running(Shape(site, pages=pages, links=LINKS)) as served:  # type: ignore[arg-type]
-        os.chdir(folder)
-        job = {"url": served.start_url, "settings": settings_of(variant, folder)}
-        result = profile.runcall(crawl, job)
-        os.chdir(ROOT)
-    return result, pstats.Stats(profile)
+def measure(pages: int, rounds: int, sides: list[str] | None = None) -> dict[str, Any]:
+    chosen = sides or list(SIDES)
+    results: dict[str, Any] = {"pages": pages, "rounds": rounds, "peer": None, "no_peer": "it was left out"}
+    python = None
+    if "peer" in chosen:
+        try:
+            python = peer.python()
+            results["peer"] = peer.peer_version(python)
+        except peer.NoPeer as error:
+            results["no_peer"] = f"it cannot be installed: {error}"
+            chosen = [side for side in chosen if side != "peer"]
+    runs: dict[str, list[dict[str, Any]]] = {side: [] for side in chosen}
+    with ExitStack() as stack:
+        host = stack.enter_context(serving()) if ON_SERVER.keys() & runs else None
+        for number in range(rounds):
+            for side in chosen[number % len(chosen) :] + chosen[: number % len(chosen)]:
+                result = one(side, pages, host, python)
+                runs[side].append(result)
+                shown = ", ".join(f"{group} {us:.0f}" for group, us in result["us"].items() if us)
+                print(f"round {number + 1} {side:14} us a page: {shown}", flush=True)
+    return {**results, "runs": runs}
+
+
+def total(run: dict[str, Any]) -> float:
+    return float(sum(run["us"].values()))
+
+
+def middle(runs: list[dict[str, Any]]) -> dict[str, Any]:
+    """The round with the median: medians of the parts would not add up."""
+    return sorted(runs, key=total)[len(runs) // 2]
+
+
+def tables(results: dict[str, Any]) -> str:
+    groups = [
+        group for group in GROUPS if any(middle(runs)["us"][group] for runs in results["runs"].values())
+    ]
+    rows = []
+    for side, runs in results["runs"].items():
+        found = middle(runs)
+        cells = [found["us"][group] for group in groups]
+        cells += [total(found), found["other_threads_us"], found["waited_us"]]
+        rows.append([SIDES[side], *(f"{each:,.0f}" for each in cells)])
+    title = (
+        f"CPU us a page, 20 links a page, 95 % of them known; {results['pages']:,} pages, the middle one of "
+        f"{results['rounds']}; scrapy-redis {results['peer'] or 'is missing: ' + results['no_peer']}:"
+    )
+    return f"{title}\n\n{table(['', *groups, 'sum', 'in other threads', 'waited'], rows)}"
+
+
+def goals(results: dict[str, Any]) -> list[Goal]:
+    """It explains what others measure."""
+    return []
+
+
+def noise(results: dict[str, Any]) -> list[str]:
+    found = {SIDES[side]: Spread.of(map(total, runs)) for side, runs in results["runs"].items()}
+    return [f"{side}: {each.show()} us CPU a page" for side, each in found.items() if each.noisy]
+
+
+def plots(results: dict[str, Any]) -> dict[str, str]:
+    from benchmarks.plot import stacked
+
+    rows = {
+        SIDES[side]: {group: us / 1000 for group, us in middle(runs)["us"].items()}
+        for side, runs in results["runs"].items()
+    }
+    note = (
+        "Pages with 20 links, 95 % of them known; all threads of the worker. The spider's part is its "
+        "callback with the selectors it reads and the requests it makes."
+    )
+    return {
+        "profile.svg": stacked(
+            "Where a page's time goes", rows, unit="ms of CPU a page, lower is better", note=note
+        )
+    }
 
 
 def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser("python -m benchmarks.profile", description="Profile one crawl.")
-    parser.add_argument("--variant", choices=list(VARIANTS), default="fleet")
-    parser.add_argument("--site", choices=list(SITES), default="links")
-    parser.add_argument("--pages", type=int, default=1000)
-    parser.add_argument("--top", type=int, default=12, help="functions to show of each group")
+    parser = argparse.ArgumentParser("python -m benchmarks.profile", description="See where the time goes.")
+    parser.add_argument("--quick", action="store_true", help="only see that it works")
+    parser.add_argument("--short", action="store_true", help="half a minute")
+    parser.add_argument("--svg", type=Path, help="draw it into this file")
+    parser.add_argument("--json", type=Path, help="write what was measured to this file")
+    functions.add_options(parser)
     args = parser.parse_args(arguments)
-    result, stats = measure(args.site, args.variant, args.pages)
-    functions = [
-        (group_of(file, name), own, total, calls, f"{'/'.join(file.split('/')[-2:])}:{line} {name}")
-        for (file, line, name), (_, calls, own, total, _) in stats.stats.items()  # type: ignore[attr-defined]
-    ]
-    groups: Counter[str] = Counter()
-    for group, own, *_ in functions:
-        groups[group] += own
-    us = 1e6 / args.pages
-    cpu, others = us * result["cpu"], us * result["cpu_other_threads"]
-    print(f"Under the profiler {args.pages / result['seconds']:.0f} pages/s; {cpu:.0f} us CPU a page,")
-    print(f"of which other threads (the store's) {others:.0f}.\n")
-    print(
-        table(["group", "own us a page"], [[group, f"{us * own:.0f}"] for group, own in groups.most_common()])
-    )
-    for group in groups:
-        top = sorted((f for f in functions if f[0] == group), key=lambda f: -f[1])[: args.top]
-        rows = [
-            [where, f"{us * own:.1f}", f"{us * total:.1f}", f"{calls / args.pages:.1f}"]
-            for _, own, total, calls, where in top
-        ]
-        print("\n" + table([group, "own us a page", "with callees", "calls a page"], rows))
+    if args.functions:
+        functions.show(args)
+        return
+    began = time.monotonic()
+    results = measure(**(QUICK if args.quick else SHORT if args.short else FULL))
+    print(f"\n{tables(results)}\n")
+    for line in noise(results):
+        print(f"noisy: {line}")
+    print(f"It took {time.monotonic() - began:.0f} s.")
+    if args.svg:
+        args.svg.write_text(plots(results)["profile.svg"], encoding="utf-8")
+    if args.json:
+        args.json.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -2,7 +2,8 @@
 
 Its last line is JSON: seconds, CPU seconds, memory, and how the crawl ended. Imports are not measured.
 With ``"together": 2``, it waits until there are so many in its folder, so that they begin together;
-``"spider"`` names another spider than :class:`LinksSpider`.
+``"spider"`` names another spider than :class:`LinksSpider`. With ``"sampled": true``, it also says where its
+CPU time went (see ``benchmarks.sampler``).
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from scrapy.http import Response
 from scrapy.utils.misc import load_object
 
 from benchmarks.measure import peak_memory
+from benchmarks.sampler import Sampler
 
 COMMON: dict[str, Any] = {
     "CONCURRENT_REQUESTS": 64,
@@ -102,8 +104,10 @@ def crawl(job: dict[str, Any]) -> dict[str, Any]:
     wait_for_others(job.get("together", 1))
     starting = time.monotonic()
     began, cpu, main = time.perf_counter(), time.process_time(), time.thread_time()
-    process.crawl(crawler, url=job["url"])
-    process.start()
+    sampler = Sampler(crawler.spidercls.parse.__code__) if job.get("sampled") else None
+    with sampler or contextlib.nullcontext():
+        process.crawl(crawler, url=job["url"])
+        process.start()
     seconds, cpu, main = time.perf_counter() - began, time.process_time() - cpu, time.thread_time() - main
     assert crawler.stats is not None
     stats = crawler.stats.get_stats()
@@ -112,6 +116,7 @@ def crawl(job: dict[str, Any]) -> dict[str, Any]:
         "seconds": seconds,
         "cpu": cpu,
         "cpu_other_threads": cpu - main,
+        "cpu_by_group": dict(sampler.seconds) if sampler else None,
         "memory": peak_memory(),
         "reason": stats.get("finish_reason"),
         "responses": int(stats.get("response_received_count", 0)),

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import redis
 
-from benchmarks import crawl, dupefilters, fleet, fleet_report, manners, queue, report, seen
+from benchmarks import crawl, dupefilters, fleet, fleet_report, manners, profile, queue, report, seen
 from benchmarks.host import Host, serving
 from benchmarks.measure import ROOT, Spread, machine, table
 from benchmarks.proxy import far, ping
@@ -172,9 +172,20 @@ def test_the_page_gets_the_tables(
 
 
 def test_a_crawl_is_profiled() -> None:
-    command = [sys.executable, "-m", "benchmarks.profile", "--pages", "30", "--variant", "fleet-memory"]
+    command = [sys.executable, "-m", "benchmarks.profile", "--functions", "--pages", "30"]
     printed = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True).stdout
     assert "| scrapy_fleet " in printed
+
+
+def test_where_the_time_goes_is_measured(tmp_path: Path) -> None:
+    profile.main(["--quick", "--svg", str(tmp_path / "p.svg"), "--json", str(tmp_path / "p.json")])
+    results = json.loads((tmp_path / "p.json").read_text())
+    [stock], [fleet] = results["runs"]["memory"], results["runs"]["fleet"]
+    assert stock["us"]["Scrapy"] > 0
+    assert stock["us"]["scrapy-fleet"] == 0
+    assert profile.total(fleet) > 0
+    assert "| Scrapy, in memory " in profile.tables(results)
+    assert "Where a page" in (tmp_path / "p.svg").read_text()
 
 
 def test_numbers_that_spread_are_noisy() -> None:
