@@ -48,7 +48,7 @@ QUICK: dict[str, Any] = {
 }
 SHORT: dict[str, Any] = {
     "sizes": [1_000, 10_000, 100_000],
-    "hosts": [1, 100, 10_000],
+    "hosts": [1, 100, 1_000, 10_000],
     "waiting": 20_000,
     "rounds": 5,
     "n": 2_000,
