@@ -58,6 +58,11 @@ def newest(folder: Path = RESULTS, *, short: bool = False) -> Run:
     return whole
 
 
+def completed(run: Run, folder: Path = RESULTS) -> Run:
+    """A run, and the newest full measurement of what is not in it."""
+    return {**run, "parts": {**newest(folder)["parts"], **run["parts"]}}
+
+
 def figures(run: Run) -> dict[str, Any]:
     """What was measured, by part, and nothing about it."""
     return {name: entry["figures"] for name, entry in run["parts"].items()}

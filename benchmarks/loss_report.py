@@ -30,7 +30,7 @@ def tables(results: dict[str, Any]) -> str:
     found = [f"{with_peer}; medians (lowest to highest). A worker is killed and started again:"]
     for site, sides in results["kills"].items():
         rounds = len(next(iter(sides.values())))
-        head = [f"{results['pages'][site]:,} pages, {SITES[site]}; {rounds} times", "fetched when killed"]
+        head = [f"{results['pages'][site]:,} pages, {SITES[site]}; {_times(rounds)}", "fetched when killed"]
         head += ["never fetched", "asked for twice", "it held", "ended as"]
         rows = [
             [SIDES[side], *(_shown(runs, what) for what in ("at", "lost", "repeated", "held")), _ends(runs)]
@@ -45,6 +45,10 @@ def tables(results: dict[str, Any]) -> str:
         title = f"the server is away for {results['seconds']:g} s: {OUTAGES[kind]}"
         found.append(table([title, "fetched before", "never fetched", "asked for twice", "ended as"], rows))
     return "\n\n".join(found)
+
+
+def _times(number: int) -> str:
+    return "once" if number == 1 else f"{number} times"
 
 
 def _shown(runs: list[dict[str, Any]], what: str) -> str:

@@ -11,6 +11,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import uuid
 from collections.abc import Iterable, Sequence
 from importlib.metadata import version
 from pathlib import Path
@@ -68,6 +69,21 @@ def run_worker(
         raise SystemExit(f"The crawl ended with code {done.returncode}: {job}\n{done.stderr or ''}")
     result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return result
+
+
+def start_worker(job: dict[str, Any], folder: str, python: str = sys.executable) -> subprocess.Popen[bytes]:
+    """The same without waiting for it; what it prints goes to ``out-PID`` and ``log`` in its folder."""
+    out = Path(folder, f"out-{uuid.uuid4().hex}")
+    with out.open("wb") as printed, Path(folder, "log").open("ab") as log:
+        process = subprocess.Popen(
+            [python, "-m", "benchmarks.worker", json.dumps(job)],
+            cwd=folder,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            stdout=printed,
+            stderr=log,
+        )
+    out.rename(out.with_name(f"out-{process.pid}"))
+    return process
 
 
 def peak_memory() -> int:

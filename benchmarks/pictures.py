@@ -37,20 +37,18 @@ def named(sides: dict[str, Any], names: dict[str, str]) -> Iterable[tuple[str, A
 
 
 def loss(results: dict[str, Any]) -> str:
-    names = {
-        "fleet": OURS,
-        "peer": PEER,
-        "jobdir-sqlite": "JOBDIR, SQLite",
-        "jobdir": "JOBDIR",
-    }
     sides = results["kills"]["tree"]
-    rows = [
-        (name, 100 * float(statistics.median(run["lost"] / run["pages"] for run in runs)))
-        for name, runs in named(sides, names)
-    ]
+    share = {
+        side: 100 * float(statistics.median(run["lost"] / run["pages"] for run in runs))
+        for side, runs in sides.items()
+    }
+    ours = max(share[side] for side in ("fleet", "fleet-redis") if side in share)  # the worse of its stores
+    names = {"peer": PEER, "jobdir-sqlite": "JOBDIR, SQLite", "jobdir": "JOBDIR"}
+    rows = [(OURS, ours), *((name, share[side]) for side, name in names.items() if side in share)]
     killed = statistics.median(run["at"] / run["pages"] for run in sides["fleet"])
-    note = f"{sides['fleet'][0]['pages']:,} pages; killed after {killed:.0%} of them, then started again."
-    return bars("Pages lost by one kill -9", rows, unit="%", best="lower", note=note, wide=HALF)
+    note = f"{sides['fleet'][0]['pages']:,} pages, one link to each; killed after {killed:.0%}, restarted."
+    best = f"lower is better; medians of {len(sides['fleet'])}"
+    return bars("Pages lost by one kill -9", rows, unit="%", best=best, note=note, wide=HALF)
 
 
 def speed(results: dict[str, Any]) -> str:
@@ -64,7 +62,8 @@ def speed(results: dict[str, Any]) -> str:
     rows = [(name, median(runs, "pages_per_second")) for name, runs in named(sides, names)]
     times = ratio(sides["fleet"], sides["memory"], "pages_per_second")
     note = f"One worker, 20 links a page; {times:.1f} times Scrapy in memory."
-    return bars("Speed of a whole crawl", rows, unit="pages/s", best="higher", note=note, wide=HALF)
+    best = f"higher is better; medians of {len(sides['fleet'])}"
+    return bars("Speed of a whole crawl", rows, unit="pages/s", best=best, note=note, wide=HALF)
 
 
 def redis(results: dict[str, Any]) -> str:
@@ -82,7 +81,7 @@ def redis(results: dict[str, Any]) -> str:
 
 
 def pace(results: dict[str, Any]) -> str:
-    names = {"stock": "Scrapy", "peer": PEER, "fleet-redis": OURS}
+    names = {"stock": "Scrapy", "peer": PEER, "fleet": f"{OURS}, SQLite", "fleet-redis": f"{OURS}, Redis"}
     found = {
         f"{many} worker{'s' * (many != '1')}": {
             name: 100 * float(statistics.mean(run["close"] for run in runs))

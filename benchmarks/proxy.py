@@ -156,7 +156,7 @@ class Pipe(asyncio.Protocol):
             self._transport.close()
 
     def reset(self) -> None:
-        if self._transport is not None:
+        if self._transport is not None and not self._transport.is_closing():
             sock = self._transport.get_extra_info("socket")
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             self._transport.abort()
@@ -196,11 +196,14 @@ class Door:
 
 def answer_parent(counter: Counter, door: Door, loop: asyncio.AbstractEventLoop) -> None:
     changes = {"away": door.shut, "back": door.open}
-    for line in sys.stdin:
-        if change := changes.get(line.strip()):
-            asyncio.run_coroutine_threadsafe(change(), loop).result()
-        print(json.dumps([counter.trips, counter.to_server, counter.to_client]), flush=True)
-    os._exit(0)  # the parent is gone
+    try:
+        for line in sys.stdin:
+            if change := changes.get(line.strip()):
+                asyncio.run_coroutine_threadsafe(change(), loop).result()
+            print(json.dumps([counter.trips, counter.to_server, counter.to_client]), flush=True)
+    except OSError as error:
+        print(error, file=sys.stderr, flush=True)
+    os._exit(0)  # the parent is gone, or must not wait for an answer
 
 
 async def serve(port: int, delay: float) -> None:

@@ -16,6 +16,7 @@ from benchmarks.parts import PARTS
 PAGE = ROOT / "docs" / "benchmarks.md"
 IMAGES = "images/bench"
 """Beside the page."""
+WHERE = ("cpu", "cores", "python", "scrapy", "scrapy-fleet")
 
 
 def machine_line(run: kept.Run) -> str:
@@ -33,13 +34,23 @@ def measured(run: kept.Run) -> Iterator[tuple[str, dict[str, Any]]]:
     return ((name, run["parts"][name]) for name in PARTS if name in run["parts"])
 
 
+def at_home(run: kept.Run, entry: dict[str, Any]) -> bool:
+    """Whether a part was measured where, and with what, the page says at its head."""
+    there = entry.get("machine", run["machine"])
+    return all(there[what] == run["machine"][what] for what in WHERE)
+
+
+def gauges(run: kept.Run) -> list[speed.Gauge]:
+    """How fast the machine was, around all parts that were measured on it."""
+    return speed.all_of([entry for _, entry in measured(run) if at_home(run, entry)])
+
+
 def warnings(run: kept.Run) -> list[str]:
     """Why these numbers should not be trusted much."""
     lines = []
     if busy(run["machine"]):
         lines.append(f"The machine was busy before the start (load average {run['machine']['load']}).")
-    entries = [entry for _, entry in measured(run)]
-    if changes := speed.told(speed.all_of(entries)):
+    if changes := speed.told(gauges(run)):
         lines.append(f"The machine's speed changed meanwhile: {', '.join(changes)}.")
     crowded = [
         f"{name} ({entry['others']:.1f} cores)"
@@ -63,8 +74,10 @@ def heading(run: kept.Run, name: str) -> str:
     line = f"`python -m benchmarks.run{option} --parts {name}`, {when}"
     if entry.get("took"):
         line += f", {entry['took']:,.0f} s"
-    best = speed.best(speed.all_of([each for _, each in measured(run)]))
-    for kind, (low, high) in speed.shares(entry.get("speed", []), best).items():
+    if not at_home(run, entry):
+        there = ", ".join(f"{what} {entry['machine'][what]}" for what in WHERE)
+        return f"{line}; elsewhere: {there}."
+    for kind, (low, high) in speed.shares(entry.get("speed", []), speed.best(gauges(run))).items():
         line += f"; the {kind} at {low:.0%} to {high:.0%}"
     return f"{line}."
 

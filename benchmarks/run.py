@@ -83,7 +83,7 @@ def main(arguments: list[str] | None = None) -> int:
     if run["parts"] and not args.quick:
         print(f"Written to {kept.file_of(run)}.")
         if args.keep or not args.short:
-            print(f"Renewed {report.renew(kept.newest(short=args.keep))}.")
+            print(f"Renewed {report.renew(kept.completed(run))}.")
     for name, reason in failed.items():
         print(f"Not measured: {name}: {reason}")
     return 1 if failed else 0

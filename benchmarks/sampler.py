@@ -40,7 +40,8 @@ class Sampler:
     def __init__(self, callback: CodeType) -> None:
         self.seconds: defaultdict[str, float] = defaultdict(float)
         self.looks = 0
-        self._groups: dict[CodeType, str | None] = {callback: SPIDER}
+        # With the file, since code that looks the same in two files is equal.
+        self._groups: dict[tuple[str, CodeType], str | None] = {(callback.co_filename, callback): SPIDER}
         self._used: dict[int, float] = {}
         self._own = 0.0
 
@@ -84,7 +85,7 @@ class Sampler:
         return found or OTHER
 
     def _group_of(self, frame: FrameType) -> str | None:
-        code = frame.f_code
+        code = frame.f_code.co_filename, frame.f_code
         if code not in self._groups:
             module = f"{frame.f_globals.get('__name__')}."
             fitting = (group for start, group in GROUPS.items() if module.startswith(f"{start}."))

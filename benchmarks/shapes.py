@@ -95,7 +95,7 @@ SHORT: dict[str, Any] = {
     "steps": 200,
     "rounds": 1,
     "sides": ["memory", "fleet", "far"],
-    "pages": 200,
+    "pages": 150,
     "chain_pages": 20,
     "plans": on("fleet", FIRST),
 }

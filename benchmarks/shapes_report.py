@@ -97,19 +97,21 @@ def plots(results: dict[str, Any]) -> dict[str, str]:
             side = f"{row['workers']} worker{'s' * (row['workers'] > 1)}"
             rates.setdefault(f"{row['site']}, {row['order']}", {})[side] = row["rate"]
     note = "Pages take 50 ms, and a worker fetches 8 at a time."
-    pictures["shapes-speed.svg"] = groups("Chain or tree", rates, unit="pages a second", note=note)
+    pictures["shapes-speed.svg"] = groups(
+        "Chain or tree: pages a second, SQLite", rates, unit="pages/s", note=note
+    )
     for site in ("a tree", "listings"):
         curves = {
-            f"{'Scrapy, ' * (row['store'] == BASE)}{row['order']}": row["curve"]
+            f"{'Scrapy' if row['store'] == BASE else 'scrapy-fleet'}, {row['order']}": row["curve"]
             for row in results["crawls"]
             if row["site"] == site and row["workers"] == 1 and row["store"] in (BASE, "fleet")
         }
         name = site.split()[-1]
         for column, what, y in ((1, "waiting", "pages that wait"), (2, "depth", "depth of the pages")):
             pictures[f"shapes-{what}-{name}.svg"] = lines(
-                f"{site.capitalize()}: {y}",
+                f"{site.capitalize()}: {y}, by order",
                 {order: [(point[0], point[column]) for point in curve] for order, curve in curves.items()},
                 x="pages asked for",
-                y=y,
+                note="Pages take 50 ms; one worker fetches 8 at a time.",
             )
     return pictures

@@ -36,6 +36,9 @@ COMMON: dict[str, Any] = {
 }
 """The best settings for every side."""
 
+PATIENCE = 120.0
+"""Seconds that a worker waits for those it is to begin together with."""
+
 FLEET_PARTS = (
     "scrapy_fleet.crawl.scheduler.Scheduler",
     "scrapy_fleet.store.sqlite.SqliteStore",
@@ -89,7 +92,10 @@ def import_parts(value: Any) -> None:
 
 def wait_for_others(number: int) -> None:
     Path(f"worker-{os.getpid()}").touch()
+    deadline = time.monotonic() + PATIENCE
     while len(list(Path().glob("worker-*"))) < number:
+        if time.monotonic() > deadline:
+            raise SystemExit(f"There are no {number} workers after {PATIENCE:g} s.")
         time.sleep(0.002)
 
 

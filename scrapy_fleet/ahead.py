@@ -13,13 +13,15 @@ import time
 from collections.abc import Callable
 
 from scrapy_fleet.appetite import Appetite
-from scrapy_fleet.model import Lease
-from scrapy_fleet.store.base import LEEWAY
+from scrapy_fleet.model import Lease, Start
+from scrapy_fleet.politeness import leeway_of
 
 SOON = 0.001
 """A lease that may run within this time may run now."""
 SLACK = 0.07
 """How late a lease may run, as a part of its slot's distance; the way to the site takes its time, too."""
+WAY = 0.5
+"""How much of its leeway a lease may have used up; the rest is for its way through the downloader."""
 JUDGED_FROM = 0.1
 """Where requests are closer to each other than this, in seconds, their way through Scrapy is not judged."""
 PATIENT = 3
@@ -33,8 +35,8 @@ class Ahead:
         self._spares: dict[str, list[Lease]] = {}
         self.spares = 0
         """How many wait for the room of another."""
-        self._latest: dict[int, tuple[float, int]] = {}
-        """When a paced lease should have begun at the latest, without any slack, and as which it came."""
+        self._due: dict[int, tuple[float, int]] = {}
+        """When a paced lease that has not begun should, at the earliest, and as which it came."""
         self._appetite = Appetite()
         self._arrived = 0
         self._misses = 0
@@ -53,8 +55,7 @@ class Ahead:
         is not now and not left to others of its slot."""
         self._arrived += 1
         if lease.pace:
-            leeway = LEEWAY * lease.pace if lease.delay == 0 else 0.0
-            self._latest[lease.token] = sent + lease.delay + leeway, self._arrived
+            self._due[lease.token] = sent + lease.delay, self._arrived
             if lease.pace >= JUDGED_FROM:
                 self._appetite.came()
         if lease.spare:
@@ -100,14 +101,15 @@ class Ahead:
 
     @property
     def _paced_now(self) -> int:
-        """How many paced leases run, or may."""
-        return max(0, len(self._latest) - len(self._timed))
+        """How many paced leases may begin."""
+        return max(0, len(self._due) - len(self._timed))
 
     def is_late(self, lease: Lease) -> bool:
         """Whether it is too late to run it now. Asked when it is handed to Scrapy and when it is sent."""
-        if lease.token not in self._latest:
+        if lease.token not in self._due:
             return False
-        due, number = self._latest[lease.token]
+        due, number = self._due[lease.token]
+        due += WAY * leeway_of(lease.pace)
         judged = lease.pace >= JUDGED_FROM
         slack = SLACK * 2.0 ** min(max(0, self._misses - PATIENT), 20)
         if time.monotonic() <= due + slack * lease.pace:
@@ -122,9 +124,17 @@ class Ahead:
             self._misses += 1
         return True
 
+    def begin(self, lease: Lease) -> Start | None:
+        """Its download has begun; what the store must know of that. As much as any may be late without being
+        too late is not told."""
+        due, _ = self._due.pop(lease.token, (0.0, 0))
+        if not due or not leeway_of(lease.pace):
+            return None
+        return Start(lease.token, max(0.0, time.monotonic() - due - SLACK * lease.pace))
+
     def forget(self, token: int) -> None:
-        """The lease has ended, or its download has."""
-        self._latest.pop(token, None)
+        """The lease has ended."""
+        self._due.pop(token, None)
 
     # Giving back
 
@@ -148,7 +158,7 @@ class Ahead:
     def clear(self) -> None:
         """All leases have gone to others."""
         self.all()
-        self._latest.clear()
+        self._due.clear()
 
     def _remove(self, unwanted: Callable[[Lease], bool], *, timed: bool = True) -> list[Lease]:
         gone = [lease for _, _, lease in self._ready if unwanted(lease)]

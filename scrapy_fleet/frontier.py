@@ -149,6 +149,11 @@ class Frontier:
         lease = self._held.get(token)
         return lease is not None and self._ahead.is_late(lease)
 
+    def begin(self, token: int) -> None:
+        """The download of a lease has begun."""
+        if (lease := self._held.get(token)) is not None and (start := self._ahead.begin(lease)) is not None:
+            self.outbox.start(start)
+
     # What the owner takes
 
     def next(self) -> Lease | None:

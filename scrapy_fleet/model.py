@@ -61,6 +61,13 @@ class Lease(Struct, frozen=True, gc=False):
         return -2 * self.priority + self.seed
 
 
+class Start(Struct, frozen=True, gc=False):
+    """The download of a lease has begun, so many seconds after its time."""
+
+    token: int
+    late: float
+
+
 class Sample(Struct, frozen=True, gc=False):
     """The download of a lease is over: its slot has room again, whatever happens to the response."""
 
@@ -116,6 +123,7 @@ class Batch(Struct, frozen=True, kw_only=True):
     worker: str
     seq: int
     adds: tuple[Entry, ...] = ()
+    starts: tuple[Start, ...] = ()
     samples: tuple[Sample, ...] = ()
     outcomes: tuple[Outcome, ...] = ()
     releases: tuple[int, ...] = ()

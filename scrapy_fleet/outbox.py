@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 from msgspec.structs import replace
 
-from scrapy_fleet.model import Batch, Beside, Entry, Notice, Outcome, Sample
+from scrapy_fleet.model import Batch, Beside, Entry, Notice, Outcome, Sample, Start
 
 ADDS_PER_CALL = 250
 """Large batches are cut, so that no call holds the store for long."""
@@ -30,6 +30,7 @@ class Outbox:
         self._adds: list[Add] = []
         self._beside: dict[int, list[tuple[float, Entry]]] = {}
         self._outcomes: list[Outcome] = []
+        self._starts: list[Start] = []
         self._samples: list[Sample] = []
         self._notices: list[Notice] = []
         self._releases: list[int] = []
@@ -60,7 +61,8 @@ class Outbox:
 
     @property
     def only_samples(self) -> bool:
-        return bool(self._samples) and not (
+        """Downloads have begun or ended, and nothing came of them yet."""
+        return bool(self._samples or self._starts) and not (
             self._adds
             or self._beside
             or self._outcomes
@@ -70,6 +72,10 @@ class Outbox:
             or self._marks
             or self._notices
         )
+
+    @property
+    def only_starts(self) -> bool:
+        return self.only_samples and not self._samples
 
     @property
     def best_rank(self) -> int | None:
@@ -89,6 +95,10 @@ class Outbox:
     def settle(self, outcome: Outcome) -> None:
         self._let_out(outcome.token)
         self._outcomes.append(outcome)
+        self._note()
+
+    def start(self, start: Start) -> None:
+        self._starts.append(start)
         self._note()
 
     def sample(self, sample: Sample) -> None:
@@ -151,6 +161,7 @@ class Outbox:
         ]
         batches[-1] = replace(
             batches[-1],
+            starts=tuple(self._starts),
             samples=tuple(self._samples),
             notices=tuple(self._notices),
             outcomes=tuple(self._outcomes),
@@ -163,7 +174,7 @@ class Outbox:
         )
         self._adds, self._samples, self._outcomes, self._releases = [], [], [], []
         self._items, self._marks, self._stats, self._state, self._notices = [], [], {}, {}, []
-        self._written = []
+        self._written, self._starts = [], []
         self._oldest = time.monotonic() if self._beside else None
         return batches
 
@@ -175,7 +186,7 @@ class Outbox:
         """
         adds = [add for batch in batches for add in self._sent.get(batch.seq, ())] + self._adds
         self._adds = [(entry, None) for entry, parent in adds if entry.key is not None or parent is None]
-        self._beside, self._outcomes, self._samples, self._releases = {}, [], [], []
+        self._beside, self._outcomes, self._samples, self._releases, self._starts = {}, [], [], [], []
         self._notices = [notice for batch in batches for notice in batch.notices] + self._notices
         for batch in batches:
             newer = self._state

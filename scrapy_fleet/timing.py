@@ -49,7 +49,8 @@ class Timing:
         """Whether to commit, and ask for ``want`` leases. What counts is whether anything has to be
         committed, how much waits in the whole crawl, and how many download slots are free here."""
         if pending:
-            idle = self._starves(free) and not (self._outbox.only_samples and self._may_wait(waiting))
+            patient = self._outbox.only_starts or (self._outbox.only_samples and self._may_wait(waiting))
+            idle = self._starves(free) and not patient
             if idle or self._outbox.size >= self._limits.commit_size:
                 return True
             if self._outbox.age >= self._limits.commit_interval or not self._outbox:

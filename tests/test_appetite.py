@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from itertools import count
 
-from scrapy_fleet.ahead import SLACK, Ahead
+from scrapy_fleet.ahead import SLACK, WAY, Ahead
 from scrapy_fleet.appetite import FIRST, LEAST, MOST, Appetite
-from scrapy_fleet.model import Lease
-from scrapy_fleet.store.base import LEEWAY
+from scrapy_fleet.model import Lease, Start
+from scrapy_fleet.politeness import LEEWAY
 
 MANY = 10_000
 
@@ -86,17 +86,38 @@ def test_leases_that_wait_for_their_time_are_not_in_hand() -> None:
     assert ahead.limit(MANY) == FIRST
 
 
-def test_a_lease_that_may_run_at_once_may_run_a_little_later() -> None:
-    """But not one whose time has passed, or that had to wait for it."""
+def test_a_lease_may_begin_late_where_its_slot_is_reserved_longer() -> None:
     ahead = Ahead()
-    for delay, ago, late in (
-        (0.0, LEEWAY + SLACK / 2, False),
-        (0.0, LEEWAY + SLACK * 1.5, True),
-        (-100 * (LEEWAY + SLACK / 2), 0.0, True),
-        (50.0, 0.5 + SLACK / 2, False),
-        (50.0, 0.5 + SLACK * 1.5, True),
+    most = WAY * LEEWAY
+    for pace, delay, ago, late in (
+        (100.0, 0.0, most + SLACK / 2, False),
+        (100.0, 0.0, most + SLACK * 1.5, True),
+        (100.0, 50.0, 0.5 + most + SLACK / 2, False),
+        (100.0, 50.0, 0.5 + most + SLACK * 1.5, True),
+        (100.0, -100 * (most + SLACK * 1.5), 0.0, True),
+        (0.4, 0.0, SLACK / 2, False),
+        (0.4, 0.0, SLACK * 1.5, True),
     ):
-        sent = time.monotonic() - 100 * ago
-        given = lease(1, delay)
+        sent = time.monotonic() - pace * ago
+        given = lease(1, delay, pace)
         ahead.put(given, sent, sent)
         assert ahead.is_late(given) is late
+
+
+def test_the_store_is_told_how_late_it_began() -> None:
+    ahead = Ahead()
+    sent = time.monotonic() - 30
+    given = lease(1, delay=10.0)
+    ahead.put(given, sent, sent)
+    assert ahead.limit(MANY) == FIRST - 1
+    begun = ahead.begin(given)
+    assert begun is not None
+    assert (begun.token, round(begun.late + 100 * SLACK)) == (1, 20)  # a little late is not told
+    assert ahead.limit(MANY) == FIRST  # it is not in hand any more
+    assert ahead.begin(given) is None
+    early = lease(2, delay=60.0)
+    ahead.put(early, sent, sent)
+    assert ahead.begin(early) == Start(2, 0.0)
+    close = lease(3, pace=0.4)
+    ahead.put(close, sent, sent)
+    assert ahead.begin(close) is None

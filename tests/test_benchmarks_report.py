@@ -65,6 +65,21 @@ def test_parts_of_an_earlier_run_stay(tmp_path: Path) -> None:
     }
 
 
+def test_what_a_run_lacks_is_taken_from_full_ones(tmp_path: Path) -> None:
+    other = measured(2.5, "2020-01-02T10:00:00Z")
+    other["machine"]["cpu"] = "Another 1"
+    other["parts"]["queue"] = {**other["parts"]["crawl"], "figures": {"rounds": 1, "speed": {}}}
+    kept.write(other, tmp_path)
+    kept.write(measured(1.0, "2020-01-03T10:00:00Z", "short"), tmp_path)
+    found = kept.completed(measured(3.0, "2020-01-04T10:00:00Z", "short"), tmp_path)
+    assert {name: entry["when"][:10] for name, entry in found["parts"].items()} == {
+        "crawl": "2020-01-04",
+        "queue": "2020-01-02",
+    }
+    assert report.heading(found, "crawl").startswith("`python -m benchmarks.run --short --parts crawl`")
+    assert "elsewhere: cpu Another 1" in report.heading(found, "queue")
+
+
 @pytest.mark.parametrize("text", ["", "[]", '{"date": "2020-01-02"}'])
 def test_a_file_without_results_is_named(tmp_path: Path, text: str) -> None:
     file = tmp_path / "2020-01-02.json"

@@ -17,7 +17,7 @@ from scrapy_fleet.model import Override, Plan, Sample
 from scrapy_fleet.ops.cli import main
 from scrapy_fleet.ops.overrides import host_in
 from scrapy_fleet.ops.site import Shape, running
-from scrapy_fleet.store.base import LEEWAY
+from scrapy_fleet.politeness import LEEWAY
 from tests.anywhere import KINDS, Anywhere, a_crawl, page, pages
 from tests.command_line import Run
 from tests.commands import FLEET, SCRAPY_FLEET, data, entry_points

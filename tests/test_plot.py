@@ -207,7 +207,7 @@ def busy(name: str, inner: Callable[[], None] | None = None) -> tuple[Callable[[
     """A function of a module with this name that works until it was looked at a few times."""
     code = "def work(sampler):\n while sampler.looks < 6:\n  inner() if inner else sum(range(500))\n"
     module: dict[str, Any] = {"__name__": name, "inner": inner}
-    exec(code, module)
+    exec(compile(code, f"{name}.py", "exec"), module)
     return module["work"], module["work"].__code__
 
 
@@ -237,4 +237,14 @@ def test_what_the_spider_calls_is_the_spiders() -> None:
     with Sampler(callback) as sampler:
         outer(sampler)
     assert sampler.seconds[SPIDER] > 0
+    assert "Scrapy" not in sampler.seconds
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no such timers")
+def test_the_innermost_code_counts() -> None:
+    inner, _ = busy("twisted.internet.defer")
+    outer, _ = busy("scrapy.core.engine", lambda: inner(sampler))
+    with Sampler(test_ours_stands_out.__code__) as sampler:
+        outer(sampler)
+    assert sampler.seconds[HTTP] > 0
     assert "Scrapy" not in sampler.seconds

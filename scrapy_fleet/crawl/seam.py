@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from scrapy_fleet.crawl.scheduler import Scheduler
 
 
+SENDING = ("download_request_async", "download_request")
+"""How a handler is asked to send a request: the first of these that there is."""
 LANE = ("active", "concurrency", "delay", "lastseen", "queue", "transferring")
 """What is used of a downloader's slot."""
 
@@ -81,6 +83,9 @@ class Seam:
                 getattr(getattr(_slot(engine), "nextcall", None), "schedule", None)
             ),
             "engine.downloader.active": isinstance(getattr(downloader, "active", None), set),
+            "engine.downloader.handlers.download_request": any(
+                hasattr(getattr(downloader, "handlers", None), name) for name in SENDING
+            ),
             "engine.downloader.get_slot_key": callable(getattr(downloader, "get_slot_key", None)),
             "engine.downloader.slots[...]": all(hasattr(DownloaderSlot(1, 0.0, 0.0), name) for name in LANE),
             "engine.scraper.slot": hasattr(engine.scraper, "slot"),
@@ -183,6 +188,19 @@ class Seam:
         lane = self._lane(slot)
         if lane is not None and (lane.concurrency > usual or len(lane.active) >= lane.concurrency):
             lane.concurrency = max(usual, 1 + sum(request in leased for request in lane.active))
+
+    def tell_of_downloads(self, tell: Callable[[Request], None]) -> None:
+        """Have it told of every request that is sent, at that moment: it may have waited since it left the
+        middlewares."""
+        handlers = self._engine.downloader.handlers
+        name = next(name for name in SENDING if hasattr(handlers, name))
+        send = getattr(handlers, name)
+
+        def told(request: Request, *others: Any) -> Any:
+            tell(request)
+            return send(request, *others)
+
+        setattr(handlers, name, told)
 
     def downloading(self, slot: str) -> int:
         lane = self._lane(slot)

@@ -22,6 +22,7 @@ from scrapy_fleet.crawl.retry_after import retry_after
 from scrapy_fleet.crawl.seam import scheduler_of
 from scrapy_fleet.model import Lease, Sample
 from scrapy_fleet.pacing import UNDER
+from scrapy_fleet.politeness import leeway_of
 
 if TYPE_CHECKING:
     from scrapy.crawler import Crawler
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+WRITTEN, CONNECTED = 1, 3
+"""Turns of the loop until a request is written: to a known host, and where it has to connect first."""
 SLACK = 0.1
 """For how long a request may wait in the downloader, as a part of its slot's distance."""
 MOST_LATE, MOST_REFUSED = 5, 10
@@ -41,11 +44,13 @@ LATE, REFUSED = "_fleet_late", "_fleet_refused"
 class Download:
     """A leased request on its way."""
 
-    __slots__ = ("__weakref__", "lease", "over")
+    __slots__ = ("__weakref__", "lease", "over", "turns")
 
-    def __init__(self, lease: Lease) -> None:
+    def __init__(self, lease: Lease, turns: int) -> None:
         self.lease = lease
         self.over = False
+        self.turns = turns
+        """How often the loop comes round between its start and when it is written."""
 
 
 class Retrying:
@@ -96,6 +101,7 @@ class ThrottleMiddleware:
         self._retrying = Retrying(crawler.settings)
         self._downloads: WeakKeyDictionary[Request, Download] = WeakKeyDictionary()
         self._debug: DebugLines | None = None
+        self._watches = False
         if crawler.settings.getbool("AUTOTHROTTLE_DEBUG"):
             # The line tells how many are being downloaded with this one.
             crawler.signals.connect(self._response_downloaded, signals.response_downloaded)
@@ -126,9 +132,28 @@ class ThrottleMiddleware:
             if times < MOST_LATE:
                 self._count("fleet/late")
                 return self._back(scheduler, request, LATE)
-        self._downloads[request] = Download(lease)
+        known = scheduler.seam.delay_in_downloader(lease.slot) is not None
+        self._downloads[request] = Download(lease, WRITTEN if known else CONNECTED)
+        if leeway_of(lease.pace) and not self._watches:
+            self._watches = True
+            scheduler.seam.tell_of_downloads(self._begin)
         self._keep_in_step(scheduler, lease)
         return None
+
+    def _begin(self, request: Request) -> None:
+        if (download := self._downloads.get(request)) is not None:
+            self._come_round(download)
+
+    def _come_round(self, download: Download) -> None:
+        """A loop that has much to do takes its time to come round."""
+        scheduler = scheduler_of(self.crawler)
+        if scheduler is None or scheduler.frontier is None:
+            return
+        if download.turns:
+            download.turns -= 1
+            scheduler.loop.later(0, lambda: self._come_round(download))
+        else:
+            scheduler.frontier.begin(download.lease.token)
 
     def _is_late(self, scheduler: Scheduler, lease: Lease) -> bool:
         """It has missed its time, or would while it waited behind what does not come from the store."""

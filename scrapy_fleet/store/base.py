@@ -16,9 +16,11 @@ rounded up: so that the first to come does not leave the others idle.
 
 **Pacing.** A slot with a delay hands out its entries at least that far apart, up to ``HORIZON``
 seconds ahead; each lease says in how many seconds it may run, and none may run before the slot's
-time. One that may run at once (its delay is 0) may also run a little later, by ``LEEWAY`` of its pace: so
-much longer its slot is reserved. Jitter spreads the distance evenly over ``delay * (1 - jitter)`` to
-``delay * (1 + jitter)``.
+time. Jitter spreads the distance evenly over ``delay * (1 - jitter)`` to ``delay * (1 + jitter)``.
+
+Where requests are far apart, one may also begin late, by ``politeness.leeway_of`` its slot's pace: so much
+longer the slot is reserved, and handed out not ahead of that but when it is over. What of it was not needed
+is given back when the worker says how late the slot's newest paced lease began (``Batch.starts``).
 
 How far apart, and how many at a time, is decided by :mod:`scrapy_fleet.politeness` from the plan, the
 slot's manners and what people told about it (``override``): ``delay_of``, ``pace_of`` (what no jitter goes
@@ -92,8 +94,6 @@ from scrapy_fleet.model import (
 
 HORIZON = 1.0
 PATIENCE = 30.0
-LEEWAY = 0.06
-"""How much later than at once a paced lease may run, as a part of its slot's pace."""
 MAX_WANT = 256
 """Leases a single commit may bring at most; what is wanted beyond comes with the next."""
 MAX_ITEMS = 1000

@@ -9,7 +9,8 @@ from collections import Counter
 from collections.abc import Callable, Collection
 
 from scrapy_fleet.model import Lease
-from scrapy_fleet.store.base import HORIZON, LEEWAY, PATIENCE
+from scrapy_fleet.politeness import leeway_of
+from scrapy_fleet.store.base import PATIENCE
 from scrapy_fleet.store.memory_records import Hold, Kept, Member, Slot
 
 TOKENS_IN_BATCH = 65536
@@ -76,7 +77,8 @@ class Leasing:
     ) -> int:
         run_at = max(now, slot.due_at)
         if slot.delay > 0:
-            slot.next_at = run_at + self._distance(slot) + (LEEWAY * slot.pace if run_at == now else 0.0)
+            slot.newest, slot.leeway = run_at, leeway_of(slot.pace)
+            slot.next_at = run_at + self._distance(slot) + slot.leeway
         slot.served = next(self._turns)
         slot.leased += 1
         slot.active += not spare
@@ -113,4 +115,4 @@ def lease_of(token: int, hold: Hold, now: float) -> Lease:
 def retry_in(slots: Collection[Slot], now: float) -> float | None:
     """How long until one of the slots that wait for their time is due."""
     waiting = [slot for slot in slots if slot.waiting() and slot.has_room()]
-    return min((slot.due_at - HORIZON - now for slot in waiting if not slot.is_due(now)), default=None)
+    return min((slot.opens_at - now for slot in waiting if not slot.is_due(now)), default=None)

@@ -44,6 +44,8 @@ class Slot:
     done: int = 0
     served: int = 0
     next_at: float = 0.0
+    newest: float = 0.0  # when the lease may run that was paced last
+    leeway: float = 0.0  # how much of next_at is there for that one to begin late
     latency: float | None = None
     halted: int = 0  # what the crawl's count of such events was at its last
 
@@ -82,8 +84,13 @@ class Slot:
         """How much of the slot one worker may have."""
         return -(-self.concurrency // workers)
 
+    @property
+    def opens_at(self) -> float:
+        """When it may be served: ahead of its time, but for as long as its leeway is not given back."""
+        return self.due_at if self.leeway else self.due_at - HORIZON
+
     def is_due(self, now: float) -> bool:
-        return self.due_at <= now + HORIZON
+        return self.opens_at <= now
 
     def has_spares(self, now: float) -> bool:
         """Whether a worker may be given what runs when a download of its own has ended."""
@@ -143,6 +150,13 @@ class Hold:
     alone: bool = False
     running: bool = True  # its download takes room in the slot
     spare: bool = False  # it has had no room yet
+
+    def begin(self, late: float) -> None:
+        """It began so late: what it did not need of its slot's leeway is given back."""
+        slot = self.slot
+        if slot.leeway and self.run_at == slot.newest:
+            slot.next_at += min(late, slot.leeway) - slot.leeway
+            slot.leeway = 0.0
 
 
 @dataclass(slots=True, eq=False)

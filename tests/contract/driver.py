@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from scrapy_fleet.model import Batch, Beat, Entry, Lease, Outcome, Plan, Receipt, Rule, Sample, Worker
-from scrapy_fleet.store.base import LEEWAY, Store
+from scrapy_fleet.model import Batch, Beat, Entry, Lease, Outcome, Plan, Receipt, Rule, Sample, Start, Worker
+from scrapy_fleet.store.base import Store
 
 WIDE = Plan(rule=Rule(concurrency=1_000_000))
 """No delay and room for everything: for tests that are about something else."""
@@ -43,8 +43,8 @@ def names(things: Iterable[Any]) -> list[str]:
 
 
 def spaced(delay: float, number: int) -> Any:
-    """When so many leases of a slot may run that has its next at once: that one may run a little later."""
-    return pytest.approx([0, *(delay * (n + LEEWAY) for n in range(1, number))])
+    """When so many leases of a slot may run whose requests follow each other closely."""
+    return pytest.approx([delay * n for n in range(number)])
 
 
 class Hand:
@@ -76,6 +76,10 @@ class Hand:
 
     def settle(self, *leases: Lease, dead: str | None = None, **fields: Any) -> Receipt:
         return self.commit(outcomes=tuple(Outcome(lease.token, dead) for lease in leases), **fields)
+
+    def begin(self, lease: Lease, late: float = 0.0) -> Receipt:
+        """Its download has begun."""
+        return self.commit(starts=(Start(lease.token, late),))
 
     def sample(self, *leases: Lease, **fields: Any) -> Receipt:
         """Their downloads have ended, all in the same way."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from scrapy_fleet.model import Plan, Rule, Worker
-from scrapy_fleet.store.base import LEEWAY, Store
+from scrapy_fleet.store.base import Store
 
 from .driver import WIDE, Clock, Hand, conserved, crash, names, page, pages
 
@@ -23,15 +23,15 @@ def test_slots_with_most_waiting_come_first_then_by_name(store: Store) -> None:
 
 
 def test_a_slot_shows_its_rule_its_load_and_its_next_time(store: Store, clock: Clock) -> None:
-    plan = Plan(rule=Rule(), slots={"a": Rule(delay=0.5, concurrency=4)})
+    plan = Plan(rule=Rule(), slots={"a": Rule(delay=0.4, concurrency=4)})
     worker = Hand(store, plan=plan)
     worker.add(*pages(*"12345"))
     leases = worker.lease(2)
     worker.settle(leases[0])
     (slot,) = store.snapshot().slots
     assert (slot.waiting, slot.leased, slot.done) == (3, 1, 1)
-    assert (slot.delay, slot.concurrency) == (0.5, 4)
-    assert slot.next_in == pytest.approx(1.0 + 0.5 * LEEWAY)
+    assert (slot.delay, slot.concurrency) == (0.4, 4)
+    assert slot.next_in == pytest.approx(0.8)
     clock.advance(5)
     assert store.snapshot().slots[0].next_in == 0
 

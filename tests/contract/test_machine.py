@@ -32,6 +32,7 @@ from scrapy_fleet.model import (
     Rule,
     Sample,
     SeenPlan,
+    Start,
     Worker,
 )
 from scrapy_fleet.store.base import Store
@@ -258,6 +259,7 @@ class StoreMachine(RuleBasedStateMachine):
         adds=entries,
         want=wants,
         seeded=st.sampled_from((False, False, False, True)),
+        late=st.sampled_from((None, 0.0, 0.25, 3.0)),
         latency=st.sampled_from((None, 0.25, 1.0, 2.5)),
         told=st.lists(notices, max_size=1),
         leave=st.sampled_from((False, False, False, True)),
@@ -270,6 +272,7 @@ class StoreMachine(RuleBasedStateMachine):
         adds: list[Entry],
         want: int,
         seeded: bool,
+        late: float | None,
         latency: float | None,
         told: list[Notice],
         leave: bool,
@@ -287,6 +290,7 @@ class StoreMachine(RuleBasedStateMachine):
             worker=driver.id,
             seq=self.seq(driver),
             adds=self.named(adds),
+            starts=tuple(Start(token, late) for token in (*fate, *self.stale[-2:]) if late is not None),
             samples=tuple(
                 Sample(token, latency, then=self.heir(driver, token, data), **data.draw(endings))
                 for token, what in fate.items()

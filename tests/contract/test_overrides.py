@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from scrapy_fleet.model import Auto, Notice, Override, Plan, Rule, Sample, SlotView
-from scrapy_fleet.store.base import HORIZON, LEEWAY, Store
+from scrapy_fleet.store.base import HORIZON, Store
 
 from .driver import WIDE, Clock, Hand, conserved, names, page, pages, spaced
 
@@ -26,7 +26,7 @@ def test_a_slot_is_slowed_down(store: Store, clock: Clock) -> None:
     assert (view(store).delay, view(store).reason) == (2, "delay")
     assert view(store).override == Override(delay=2.0)
     assert view(store, "b").override is None
-    clock.advance(2)
+    clock.advance(3)
     assert len(hand.lease()) == 1
 
 
@@ -76,12 +76,12 @@ def test_a_later_word_replaces_an_earlier(store: Store) -> None:
 
 
 def test_what_was_reserved_stays_reserved(store: Store) -> None:
-    hand = Hand(store, plan=Plan(rule=Rule(delay=0.5)))
+    hand = Hand(store, plan=Plan(rule=Rule(delay=0.4)))
     hand.add(*pages(*"123456"))
-    assert [lease.delay for lease in hand.lease()] == spaced(0.5, 2)
+    assert [lease.delay for lease in hand.lease()] == spaced(0.4, 3)
     store.override("a", Override(delay=0.0))
     receipt = hand.commit(want=9)
-    assert receipt.retry_in == pytest.approx((2 + LEEWAY) * 0.5 - HORIZON)
+    assert receipt.retry_in == pytest.approx(3 * 0.4 - HORIZON)
 
 
 # Blocked

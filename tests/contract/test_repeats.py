@@ -60,12 +60,12 @@ def test_the_counts_of_a_repeat_are_those_of_now(store: Store) -> None:
 
 
 def test_the_delay_of_a_repeated_lease_is_counted_from_now(store: Store, clock: Clock) -> None:
-    worker = Hand(store, plan=Plan(rule=Rule(delay=0.5)))
+    worker = Hand(store, plan=Plan(rule=Rule(delay=0.4)))
     worker.add(*pages("1", "2", "3"))
-    assert [lease.delay for lease in worker.lease()] == spaced(0.5, 2)
+    assert [lease.delay for lease in worker.lease()] == spaced(0.4, 3)
     clock.advance(0.75)
     again = [lease.delay + 0.75 for lease in worker.again().leases]
-    assert again == spaced(0.5, 2)
+    assert again == spaced(0.4, 3)
 
 
 def test_an_older_batch_changes_nothing_and_brings_nothing(store: Store) -> None:

@@ -8,7 +8,8 @@ from collections.abc import Callable
 import pytest
 
 from scrapy_fleet.model import Auto, Backoff, Lease, Notice, Outcome, Override, Plan, Rule, Sample
-from scrapy_fleet.store.base import LEEWAY, Store
+from scrapy_fleet.politeness import LEEWAY
+from scrapy_fleet.store.base import Store
 
 from .driver import Clock, Hand, conserved, crash, names, page, pages
 

@@ -8,7 +8,8 @@ import pytest
 
 from scrapy_fleet.errors import GivenUp
 from scrapy_fleet.model import Outcome, Plan, Rule, Worker
-from scrapy_fleet.store.base import HORIZON, LEEWAY, PATIENCE, Store
+from scrapy_fleet.politeness import LEEWAY
+from scrapy_fleet.store.base import PATIENCE, Store
 
 from .driver import WIDE, Clock, Hand, conserved, crash, names, page, pages
 
@@ -265,9 +266,9 @@ def test_a_suspect_is_paced_as_others_are(store: Store, clock: Clock) -> None:
         crash(store, victim)
     receipt = worker.commit(want=1)
     assert receipt.leases == ()
-    assert receipt.retry_in == pytest.approx(10 * (1 + LEEWAY) - HORIZON)
-    clock.advance(10 * (1 + LEEWAY) - 0.5)
-    assert [(lease.alone, lease.delay) for lease in worker.lease()] == [(True, pytest.approx(0.5))]
+    assert receipt.retry_in == pytest.approx(10 * (1 + LEEWAY))
+    clock.advance(10 * (1 + LEEWAY))
+    assert [(lease.alone, lease.delay) for lease in worker.lease()] == [(True, 0)]
 
 
 def test_an_entry_that_kills_its_workers_ends_dead_and_alone(store: Store) -> None:

@@ -27,6 +27,7 @@ from scrapy_fleet.model import (
     Sample,
     SeenKind,
     SeenPlan,
+    Start,
 )
 from scrapy_fleet.politeness import Manners
 
@@ -40,6 +41,7 @@ _ORD = 5
 _WAITS = 2
 """In a lease: it waits for the room of another."""
 _sample = struct.Struct("<ddHB").pack
+_start = struct.Struct("<dd").pack
 _policy = struct.Struct("<ddddddd")
 _override = struct.Struct("<ddBd")
 _manners = struct.Struct("<ddddIIBH")
@@ -110,6 +112,10 @@ def samples(samples: Iterable[Sample]) -> bytes:
             then = -1 if sample.then is None else sample.then
             parts += (_double(sample.retry_after or 0.0), _name(sample.failed), _double(then))
     return b"".join(parts)
+
+
+def starts(starts: Iterable[Start]) -> bytes:
+    return b"".join(_start(start.token, start.late) for start in starts)
 
 
 def notices(notices: Iterable[Notice]) -> bytes:

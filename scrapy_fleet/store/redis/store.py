@@ -184,6 +184,7 @@ class RedisStore(Knowing, ItemVerbs):
         flags = "s" * batch.seeded + "l" * batch.leave + "f" * batch.finish
         want = min(max(batch.want, 0), MAX_WANT)
         tokens = {*(s.token for s in batch.samples), *(o.token for o in batch.outcomes), *batch.releases}
+        tokens.update(s.token for s in batch.starts)
         tokens.update(s.then for s in batch.samples if s.then is not None)
         bloom = self._asked.kind == "bloom"
         # Without dice, should a newer plan than ours need them, nothing is spread: no delay is cut short.
@@ -205,6 +206,7 @@ class RedisStore(Knowing, ItemVerbs):
                 packing.doubles(dice.numbers),
                 self._answered.get(batch.worker, -1),
                 *(besides.pack(batch.beside), besides.kinds),
+                packing.starts(batch.starts),
                 keys=tuple(besides.keys),
             )
         if batch.leave:

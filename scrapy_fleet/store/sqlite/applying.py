@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from scrapy_fleet.model import Batch, Entry, Notice, Outcome, Plan, Sample
+from scrapy_fleet.model import Batch, Entry, Notice, Outcome, Plan, Sample, Start
 from scrapy_fleet.politeness import REFUSALS
 from scrapy_fleet.store.sqlite.changes import (
     DEAD,
@@ -105,7 +105,7 @@ class Applying:
         return decode_held(self._db.value("held_all", worker=num))
 
     def end(self, batch: Batch, num: int) -> list[bytes]:
-        """Take samples and notices, settle the outcomes, release; the items of outcomes that were held."""
+        """Take starts, samples, notices, outcomes and releases; the items of outcomes that were held."""
         samples, outcomes = batch.samples, batch.outcomes
         tokens = [sample.token for sample in samples]
         tokens += [sample.then for sample in samples if sample.then is not None]
@@ -113,6 +113,8 @@ class Applying:
         tokens += batch.releases
         items: list[bytes] = []
         lessons: dict[int, list[Sample | Notice]] = {}
+        if batch.starts:
+            self._begin(batch.starts, num)
         if tokens:
             entries, slots = self._db.run("held", worker=num, tokens=text(tokens)).fetchone()
             held = {found.token: found for found in decode_held(entries)}
@@ -128,6 +130,13 @@ class Applying:
         if lessons:
             Treating(self._db, self._plan, self._changes).learn(lessons)
         return items
+
+    def _begin(self, starts: tuple[Start, ...], num: int) -> None:
+        """Give back what was not needed of the leeway of slots."""
+        begun = text([(start.token, start.late) for start in starts])
+        self._db.run("begin", worker=num, starts=begun)
+        for slot in _decode(self._db.value("begun", worker=num, starts=begun)):
+            self._changes.slot(slot)  # whether it may be served is seen to with its counters
 
     def _sample(
         self,

@@ -10,7 +10,6 @@ from typing import Any
 import msgspec
 
 from scrapy_fleet.model import Counts
-from scrapy_fleet.store.base import HORIZON
 from scrapy_fleet.store.sqlite.database import Database
 
 WAITING, LEASED, DEAD, SUSPECT = range(4)
@@ -33,6 +32,8 @@ class SlotChange(msgspec.Struct, array_like=True):
     latency: float | None = None
     next_at: float | None = None
     served: int | None = None
+    newest: float | None = None
+    leeway: float | None = None
 
 
 class Held(msgspec.Struct, array_like=True):
@@ -105,7 +106,7 @@ class Changes:
 
     def write_slots(self) -> None:
         if self._slots:
-            self._db.run("slots", deltas=text(list(self._slots.values())), due=self.now + HORIZON)
+            self._db.run("slots", deltas=text(list(self._slots.values())), now=self.now)
             self._slots = {}
 
     def write(self, *, seeder: int | None, seeded: bool | None = None, finished: bool = False) -> Counts:

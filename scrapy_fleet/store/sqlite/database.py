@@ -21,7 +21,7 @@ from scrapy_fleet.errors import GivenUp, StoreAway, StoreError
 from scrapy_fleet.model import Counts, Plan
 
 APPLICATION_ID = 0x53464C54
-VERSION = 3
+VERSION = 4
 OLDEST_SQLITE = (3, 33, 0)
 TIMEOUT = 5.0
 """For how many seconds to wait for others that write."""

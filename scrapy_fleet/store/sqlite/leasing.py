@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import heapq
+import math
 from random import Random
 from typing import Any
 
 import msgspec
 
 from scrapy_fleet.model import Lease
-from scrapy_fleet.store.base import HORIZON, LEEWAY, MAX_WANT, PATIENCE
+from scrapy_fleet.politeness import leeway_of
+from scrapy_fleet.store.base import HORIZON, MAX_WANT, PATIENCE
 from scrapy_fleet.store.sqlite.changes import SPARE, SUSPECT, WAITING, Changes, SlotChange, text
 from scrapy_fleet.store.sqlite.database import Database
 
@@ -45,6 +47,8 @@ class Slot(msgspec.Struct, array_like=True):
     fetched: int = 0
     """How many of its entries are known, if there are more."""
     taken: int = 0
+    opens_at: float = -math.inf
+    """When it may be served again, once it was."""
 
     def share(self, workers: int) -> int:
         return -(-self.concurrency // workers)
@@ -71,10 +75,10 @@ class Leasing:
             if self._db.value("held", worker=num, tokens=text([alone])) != "[]":
                 return (), alone
             alone = None
-        self._db.run("wake", due=changes.now + HORIZON)
+        self._db.run("wake", now=changes.now)
         picks: list[Pick] | None = None
         running = 1
-        if suspects and (row := self._db.run("suspect", due=changes.now + HORIZON).fetchone()) is not None:
+        if suspects and (row := self._db.run("suspect", now=changes.now).fetchone()) is not None:
             if not self._db.value("SELECT count(*) FROM entry WHERE state = 1 AND worker = :num", num=num):
                 alone = seq * TOKENS_PER_BATCH
                 slot = Slot(
@@ -99,8 +103,9 @@ class Leasing:
         if not slot.delay:
             return at
         factor = self._random.uniform(1 - slot.jitter, 1 + slot.jitter) if slot.jitter else 1.0
-        leeway = LEEWAY * slot.pace if at == now else 0.0
-        slot.due_at = change.next_at = at + max(slot.pace, slot.delay * factor) + leeway
+        change.newest, change.leeway = at, leeway_of(slot.pace)
+        slot.due_at = change.next_at = at + max(slot.pace, slot.delay * factor) + change.leeway
+        slot.opens_at = slot.due_at if change.leeway else slot.due_at - HORIZON
         return at
 
     def _pick(self, num: int, want: int, changes: Changes) -> tuple[list[Pick], int]:
@@ -167,7 +172,7 @@ class Leasing:
             slot.taken += 1
             slot.served = changes.turn(slot.id, WAITING, spare=spare)
             slot.room -= 1
-            if not slot.room or slot.due_at > changes.now + HORIZON:
+            if not slot.room or slot.opens_at > changes.now:
                 continue
             if not slot.queue and slot.taken == slot.fetched:
                 self._fetch([slot], slot.taken + min(slot.room, want - len(picks)))
@@ -189,10 +194,10 @@ class Leasing:
 
     def retry_in(self, now: float, suspects: int) -> float | None:
         """Seconds until a slot that waits for its time may be asked again."""
-        times = [self._db.value("next_wake", due=now + HORIZON)]
+        times = [self._db.value("next_wake", now=now)]
         if suspects:
-            times.append(self._db.value("next_suspect_wake", due=now + HORIZON))
-        return min((max(0.0, at - HORIZON - now) for at in times if at is not None), default=None)
+            times.append(self._db.value("next_suspect_wake", now=now))
+        return min((max(0.0, at - now) for at in times if at is not None), default=None)
 
     def leases(self, num: int, seq: int, now: float) -> tuple[Lease, ...]:
         """The leases of one batch that its worker still holds."""

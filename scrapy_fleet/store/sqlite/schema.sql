@@ -42,6 +42,9 @@ CREATE TABLE slot (
     latency     REAL,                          -- moving average, seconds
     next_at     REAL NOT NULL DEFAULT -1e18,   -- when its delay allows its next request
     due_at      REAL NOT NULL DEFAULT -1e18,   -- when its next request may go out, all counted
+    newest      REAL NOT NULL DEFAULT 0,       -- when the lease may run that was paced last
+    leeway      REAL NOT NULL DEFAULT 0,       -- how much of next_at is there for that one to begin late
+    opens_at    REAL AS (due_at - (leeway = 0)), -- when it may be served: a second (HORIZON) ahead, or not
     served      INTEGER NOT NULL DEFAULT 0,    -- its last turn, as crawl.served counted
     top         INTEGER,                       -- rank of its first ordinary entry, boost counted
     phase       INTEGER NOT NULL DEFAULT 0,    -- 0 nothing to give, 1 may be served, 2 waits for its time
@@ -51,8 +54,8 @@ CREATE TABLE slot (
     manners     TEXT                           -- JSON array of its Manners; NULL if they are as at first
 );
 CREATE INDEX slot_ready ON slot (top, served, id) WHERE phase = 1;
-CREATE INDEX slot_timed ON slot (due_at) WHERE phase = 2;
-CREATE INDEX slot_suspects ON slot (due_at) WHERE suspects > 0;
+CREATE INDEX slot_timed ON slot (opens_at) WHERE phase = 2;
+CREATE INDEX slot_suspects ON slot (opens_at) WHERE suspects > 0;
 
 -- How slots are treated that have a rule of their own or an override, while their manners are as at first.
 CREATE TABLE rule (

@@ -82,29 +82,48 @@ UPDATE slot SET
     queued = slot.queued + d.queued, suspects = slot.suspects + d.suspects,
     leased = slot.leased + d.leased, active = slot.active + d.active, done = slot.done + d.done,
     latency = coalesce(d.latency, slot.latency), next_at = coalesce(d.next_at, slot.next_at),
+    newest = coalesce(d.newest, slot.newest), leeway = coalesce(d.leeway, slot.leeway),
     -- A lease moves it on from when the slot was due.
     due_at = coalesce(d.next_at, slot.due_at),
     served = coalesce(d.served, slot.served),
     top = (SELECT rank FROM entry WHERE slot = d.id AND state = 0 ORDER BY rank, ord LIMIT 1)
           - 2 * slot.boost,
     phase = CASE WHEN slot.queued + d.queued = 0 OR slot.active + d.active >= slot.concurrency THEN 0
-                 WHEN coalesce(d.next_at, slot.due_at) <= :due THEN 1 ELSE 2 END
+                 WHEN coalesce(d.next_at, slot.due_at) - (coalesce(d.leeway, slot.leeway) = 0) <= :now THEN 1
+                 ELSE 2 END
 FROM (SELECT json_extract(value, '$[0]') AS id, json_extract(value, '$[1]') AS queued,
              json_extract(value, '$[2]') AS suspects, json_extract(value, '$[3]') AS leased,
              json_extract(value, '$[4]') AS active, json_extract(value, '$[5]') AS done,
              json_extract(value, '$[6]') AS latency, json_extract(value, '$[7]') AS next_at,
-             json_extract(value, '$[8]') AS served
+             json_extract(value, '$[8]') AS served, json_extract(value, '$[9]') AS newest,
+             json_extract(value, '$[10]') AS leeway
       FROM json_each(:deltas)) d
 WHERE slot.id = d.id;
 
+-- name: begin
+UPDATE slot SET
+    next_at = next_at + (min(b.late, leeway) - leeway), leeway = 0,
+    due_at = CASE WHEN lost IS NULL THEN max(next_at + (min(b.late, leeway) - leeway),
+                                             coalesce(json_extract(manners, '$[2]'), 0))
+                  ELSE due_at END
+FROM (SELECT e.slot, e.at, json_extract(value, '$[1]') AS late
+      FROM json_each(:starts)
+      JOIN entry e ON e.state = 1 AND e.worker = :worker AND e.token = json_extract(value, '$[0]')) b
+WHERE slot.id = b.slot AND slot.leeway > 0 AND slot.newest = b.at;
+
+-- name: begun
+SELECT json_group_array(DISTINCT e.slot)
+FROM json_each(:starts)
+JOIN entry e ON e.state = 1 AND e.worker = :worker AND e.token = json_extract(value, '$[0]');
+
 -- name: wake
-UPDATE slot SET phase = 1 WHERE phase = 2 AND due_at <= :due;
+UPDATE slot SET phase = 1 WHERE phase = 2 AND opens_at <= :now;
 
 -- name: next_wake
-SELECT min(due_at) FROM slot WHERE phase = 2 AND due_at > :due;
+SELECT min(opens_at) FROM slot WHERE phase = 2 AND opens_at > :now;
 
 -- name: next_suspect_wake
-SELECT min(due_at) FROM slot WHERE suspects > 0 AND active < concurrency AND due_at > :due;
+SELECT min(opens_at) FROM slot WHERE suspects > 0 AND active < concurrency AND opens_at > :now;
 
 -- name: ready
 SELECT json_group_array(json_array(id, served, active, concurrency, delay, jitter, pace, due_at, boost,
@@ -134,7 +153,7 @@ JOIN entry e ON e.id IN (
 
 -- name: suspect
 SELECT e.id, e.slot, e.at, s.delay, s.jitter, s.pace, s.due_at FROM entry e JOIN slot s ON s.id = e.slot
-WHERE e.state = 3 AND s.active < s.concurrency AND s.due_at <= :due ORDER BY e.at, e.id LIMIT 1;
+WHERE e.state = 3 AND s.active < s.concurrency AND s.opens_at <= :now ORDER BY e.at, e.id LIMIT 1;
 
 -- name: lease
 UPDATE entry SET state = 1, worker = :worker, token = p.token, at = p.at, alone = :alone,
@@ -205,7 +224,7 @@ SELECT json_group_object(name, json(value)) FROM override;
 
 -- name: apply_phase
 UPDATE slot SET phase = CASE WHEN queued = 0 OR active >= concurrency THEN 0
-                             WHEN due_at <= :due THEN 1 ELSE 2 END;
+                             WHEN opens_at <= :now THEN 1 ELSE 2 END;
 
 -- name: new_run
 UPDATE crawl SET run = run + 1, seeded = 0, seeder = NULL, finished = 0, accepted = 0, waiting = 0,

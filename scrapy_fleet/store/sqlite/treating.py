@@ -14,7 +14,6 @@ import msgspec
 from scrapy_fleet import politeness
 from scrapy_fleet.model import TASKS, Notice, Override, Plan, Sample
 from scrapy_fleet.politeness import Manners
-from scrapy_fleet.store.base import HORIZON
 from scrapy_fleet.store.sqlite.changes import Changes, text
 from scrapy_fleet.store.sqlite.database import Database
 
@@ -108,7 +107,7 @@ class Treating:
         self._db.run("apply_rules", **treatment_of(self._plan))
         mannered = msgspec.json.decode(self._db.value("mannered"))
         self._treat(self._treatment(slot, slot.manners, slot.override) for slot in self._known(mannered))
-        self._db.run("apply_phase", due=self._changes.now + HORIZON)
+        self._db.run("apply_phase", now=self._changes.now)
 
     def override(self, name: str, override: Override | None) -> None:
         """People said something about a slot, or took it back."""

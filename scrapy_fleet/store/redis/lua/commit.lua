@@ -4,7 +4,8 @@
 -- ARGV, from the third: worker, seq, flags (letters: s seeded, l leave, f finish), want, and packed lists:
 -- groups (rank, slot) that adds name by position, adds, marks, all tokens that are named below, samples,
 -- notices, outcomes, releases, items, stats, state, and dice (numbers for jitter); then the worker's last
--- batch that was answered, and what is to be written beside the crawl: how, and the kinds (see keeping.lua).
+-- batch that was answered, what is to be written beside the crawl: how, and the kinds (see keeping.lua), and
+-- starts, which belong before the samples.
 -- Answers: 'ok', now, counts, seeding, known positions (packed), leases (packed: token, lease),
 -- retry_in, dice used, mode, terms of slots (packed, see leasing.lua), slots that were held. Or 'beside' and what
 -- is wrong there, with nothing changed.
@@ -17,7 +18,7 @@ local behind = member_facts.seq < tonumber(ARGV[19])
 -- Idle workers ask again and again where there is nothing to be had. They are answered in a third of the
 -- time, without the functions of what follows.
 local asks_only = not behind and seq > member_facts.seq and flags == ''
-  and table.concat(ARGV, '', 7, 17) == '' and ARGV[20] == '' and member_facts.heard == crawl.held
+  and table.concat(ARGV, '', 7, 17) == '' and ARGV[20] .. ARGV[22] == '' and member_facts.heard == crawl.held
 if asks_only and not (set_back or is_seeder_wanted()) and not may_be_served(worker, want) then
   call('HSET', key('worker:' .. worker), 'seq', seq, 'known', '')
   return {'ok', string.format('%.17g', now), counts(), seeding(worker), '', '', '', 0, crawl.mode, '', {}}
@@ -56,7 +57,7 @@ local known = add_entries(ARGV[7], ARGV[8])
 mark_keys(ARGV[9])
 if ARGV[8] ~= '' or ARGV[9] ~= '' then save_seen() end
 local mine = downloads_of(worker)
-local kept, beside = settle(worker, member_facts, mine, ARGV[10], ARGV[11], ARGV[13], ARGV[14])
+local kept, beside = settle(worker, member_facts, mine, ARGV[10], ARGV[22], ARGV[11], ARGV[13], ARGV[14])
 take_notices(ARGV[12])
 local held = leave and {} or held_slots(worker, seq, member_facts.told)
 

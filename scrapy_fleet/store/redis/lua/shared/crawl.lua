@@ -23,7 +23,7 @@
 local call = redis.call
 local pack, unpack_struct = struct.pack, struct.unpack
 local PREFIX = string.sub(KEYS[1], 1, -5)
-local HORIZON, PATIENCE, LEEWAY = 1, 30, 0.06
+local HORIZON, PATIENCE = 1, 30
 local AT_ONCE = 1000
 
 local function key(name) return PREFIX .. name end
@@ -38,7 +38,7 @@ local function call_many(command, name, args)
   end
 end
 
-local FORMAT = 4
+local FORMAT = 5
 local RUN, PAUSE, STOP = 0, 1, 2
 local FACTS = '<dddddddddddddddddddddddddddddd'
 

@@ -15,6 +15,9 @@ local function slot_in(packed)
   return string.sub(packed, 23, 22 + low + 256 * high)
 end
 
+-- When a lease may run.
+local function run_at_of(packed) return (unpack_struct('<d', packed, 5)) end
+
 local function read_lease(packed)
   local attempts, running, alone, _, rank, slot, rest = unpack_struct(LEASE, packed)
   return {attempts = attempts, running = running, alone = alone, rank = rank, slot = slot,

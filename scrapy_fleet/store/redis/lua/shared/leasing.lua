@@ -20,7 +20,8 @@ local function start_leasing(worker, seq, dice, mine)
     if slot.delay > 0 then
       local factor = slot.jitter > 0 and 1 - slot.jitter + 2 * slot.jitter * roll() or 1
       local pace = polite().pace_of(slot)
-      slot.next_at = run_at + math.max(slot.delay * factor, pace) + (run_at == now and LEEWAY * pace or 0)
+      slot.newest, slot.leeway = run_at, polite().leeway_of(pace)
+      slot.next_at = run_at + math.max(slot.delay * factor, pace) + slot.leeway
     end
     crawl.served = crawl.served + 1
     slot.turn = SERVED + crawl.served
@@ -71,7 +72,7 @@ end
 
 -- Slots whose time has come may be served.
 local function wake()
-  local due = call('ZRANGEBYSCORE', key('timed'), '-inf', now + HORIZON, 'LIMIT', 0, TURNS_AT_ONCE)
+  local due = call('ZRANGEBYSCORE', key('timed'), '-inf', now, 'LIMIT', 0, TURNS_AT_ONCE)
   find_slots(due)
   local woken = {}
   for i, name in ipairs(due) do woken[i] = slot_of(name) end
@@ -174,17 +175,17 @@ local function retry_in()
   local names = crawl.suspects > 0 and call('ZRANGE', key('suspects'), 0, -1) or {}
   for _, name in ipairs(names) do
     local slot = find_slot(name)
-    if has_room(slot) and not is_due(slot) then soonest = math.min(soonest or due_at(slot), due_at(slot)) end
+    if has_room(slot) and not is_due(slot) then soonest = math.min(soonest or opens_at(slot), opens_at(slot)) end
   end
   -- What has no room any more is among them only after a change of plan.
-  local timed = call('ZRANGEBYSCORE', key('timed'), '(' .. string.format('%.17g', now + HORIZON), '+inf',
+  local timed = call('ZRANGEBYSCORE', key('timed'), '(' .. string.format('%.17g', now), '+inf',
     'LIMIT', 0, TURNS_AT_ONCE)
   for _, name in ipairs(timed) do
     local slot = find_slot(name)
     if has_room(slot) then
-      soonest = math.min(soonest or due_at(slot), due_at(slot))
+      soonest = math.min(soonest or opens_at(slot), opens_at(slot))
       break
     end
   end
-  return soonest and string.format('%.17g', soonest - HORIZON - now) or ''
+  return soonest and string.format('%.17g', soonest - now) or ''
 end

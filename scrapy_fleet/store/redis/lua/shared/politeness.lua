@@ -156,6 +156,9 @@ local function make_polite()
     return math.max(least, m.robots)
   end
 
+  -- How late a lease may begin; see politeness.py.
+  function own.leeway_of(pace) return pace >= 0.5 and 0.5 * pace or 0 end
+
   -- Whether the slot has a delay, whatever happens, unless it has a rule or an override of its own.
   function own.all_wait() return crawl.delay > 0 or crawl.auto == 1 and plan.start > 0 and plan.most > 0 end
 
@@ -196,4 +199,10 @@ local function due_at(slot)
   local held = slot.held
   if not held then return slot.next_at end
   return held < 0 and 0 or math.max(slot.next_at, held)
+end
+
+-- When it may be served: ahead of its time, but not while it is still open how late the newest lease begins.
+local function opens_at(slot)
+  local due = slot.held and due_at(slot) or slot.next_at
+  return slot.leeway > 0 and due or due - HORIZON
 end

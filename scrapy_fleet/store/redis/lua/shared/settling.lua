@@ -71,13 +71,22 @@ local function glance(packed)
     slot = string.sub(packed, 23, 22 + low + 256 * high)}
 end
 
+-- How late a lease began: what it did not need of its slot's leeway is given back.
+local function begin(lease, late)
+  local slot = find_slot(lease.slot)
+  if slot.leeway == 0 or run_at_of(lease.packed) ~= slot.newest then return end
+  slot = slot_of(lease.slot)
+  slot.next_at = slot.next_at + (math.min(late, slot.leeway) - slot.leeway)
+  slot.leeway = 0
+end
+
 local function with_running(packed, running)
   return string.sub(packed, 1, 2) .. (running == OVER and '\0' or '\1') .. string.sub(packed, 4)
 end
 
--- Samples, outcomes and releases; `tokens` are all that they name. The items to keep, and what is to be written
+-- Starts, samples, outcomes and releases; `tokens` are all that they name. The items to keep, and what is to be written
 -- beside the crawl.
-local function settle(worker, facts, mine, tokens, samples, outcomes, releases)
+local function settle(worker, facts, mine, tokens, starts, samples, outcomes, releases)
   local kept, beside = {}, {}
   if tokens == '' then return kept, beside end
   local held, changed, gone = {}, {}, {}
@@ -108,6 +117,10 @@ local function settle(worker, facts, mine, tokens, samples, outcomes, releases)
     return end_lease(lease)
   end
 
+  for at = 1, #starts, 16 do
+    local token, late = unpack_struct('<c8d', starts, at)
+    if held[token] then begin(held[token], late) end
+  end
   local at = 1
   while at <= #samples do
     local token, latency, status, more

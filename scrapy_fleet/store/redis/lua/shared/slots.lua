@@ -4,18 +4,20 @@
 --   entries waiting), `suspects` (waiting to run alone), `back` (of those queued, in back:*), `others`
 --   (ranks in ranks:*), `leased`, `active` (leases whose download is not over), `done`; `turn` (served
 --   last: a greater one; never served: its number), `top` (rank of its first ordinary entry), `next_at`
---   (when its next request may go out), `latency` (moving average, -1: none), `place` (NOWHERE ... FULL),
+--   (when its next request may go out), `newest` (when the lease may run that was paced last), `leeway` (how
+--   much of `next_at` is there for that one to begin late), `latency` (moving average, -1: none), `place`
+--   (NOWHERE ... FULL),
 --   `ways`: MANNERED if its manners follow, OVERRIDDEN if it has an override, the sum if both. Most slots
 --   have neither, and cost nothing then.
 -- rules: HASH, name -> packed rule of slots that have their own: concurrency, delay, jitter.
 -- sizes: ZSET, every slot's name by how many entries wait in it, negative: the busiest first.
 -- ready: ZSET, slots that may be served: `<turn><name>` by top, less twice their boost. Where these tie,
 --   turns decide.
--- timed: ZSET, names of slots that wait for their time, by when it comes.
+-- timed: ZSET, names of slots that wait for their time, by when they may be served.
 -- full: SET, names of slots that have entries but no room. These three are put right when a slot is
 --   saved, and looked at again before they are believed, since a new plan changes the room of slots.
 
-local RECORD = '<I4I4I4I4I4I4I4I4ddddBB'
+local RECORD = '<I4I4I4I4I4I4I4I4ddddddBB'
 local NOWHERE, READY, TIMED, FULL = 0, 1, 2, 3
 local MANNERED, OVERRIDDEN = 1, 2
 local SERVED = 1e15
@@ -45,18 +47,18 @@ local function find_override(slot)
 end
 
 local function read_slot(name, record)
-  local number, queued, suspects, back, others, leased, active, done, turn, top, next_at, latency, where,
-    ways, rest = unpack_struct(RECORD, record)
+  local number, queued, suspects, back, others, leased, active, done, turn, top, next_at, newest,
+    leeway, latency, where, ways, rest = unpack_struct(RECORD, record)
   -- Made with all its fields, since a table that grows is slow.
   local s = {name = name, number = number, queued = queued, suspects = suspects, back = back, others = others,
     leased = leased, active = active, done = done, turn = turn, top = top, next_at = next_at,
-    latency = latency, place = where, placed = turn, placed_by = 0, size = queued + suspects,
+    newest = newest, leeway = leeway, latency = latency, place = where, placed = turn, placed_by = 0, size = queued + suspects,
     concurrency = crawl.concurrency, delay = crawl.delay, jitter = crawl.jitter, room = 0, list = false,
     list_of = false}
   if ways % 2 == MANNERED then s.manners = polite().read(record, rest) end
   if ways >= OVERRIDDEN then find_override(s) end
   give_rule(s)
-  s.placed_by = where == TIMED and due_at(s) or standing(s)
+  s.placed_by = where == TIMED and opens_at(s) or standing(s)
   slots[name] = s
   return s
 end
@@ -89,7 +91,8 @@ local function slot_of(name)
   local s = find_slot(name)
   if not s then
     s = {name = name, number = crawl.slots, queued = 0, suspects = 0, back = 0, others = 0, leased = 0,
-      active = 0, done = 0, turn = crawl.slots, top = 0, next_at = 0, latency = -1, place = NOWHERE,
+      active = 0, done = 0, turn = crawl.slots, top = 0, next_at = 0, newest = 0, leeway = 0, latency = -1,
+      place = NOWHERE,
       concurrency = crawl.concurrency, delay = crawl.delay, jitter = crawl.jitter}
     crawl.slots = crawl.slots + 1
     if crawl.overrides > 0 then find_override(s) end
@@ -101,7 +104,7 @@ local function slot_of(name)
 end
 
 local function has_room(slot) return slot.active < slot.concurrency end
-local function is_due(slot) return (slot.held and due_at(slot) or slot.next_at) <= now + HORIZON end
+local function is_due(slot) return opens_at(slot) <= now end
 
 -- Put slots where they are looked for.
 local function place(some)
@@ -112,7 +115,7 @@ local function place(some)
     if slot.queued > 0 then
       if not has_room(slot) then to = FULL
       elseif is_due(slot) then to, by = READY, standing(slot)
-      else to, by = TIMED, due_at(slot) end
+      else to, by = TIMED, opens_at(slot) end
     end
     if from == READY and (to ~= READY or slot.placed ~= slot.turn) then
       not_ready[#not_ready + 1] = member(slot, slot.placed)
@@ -149,7 +152,7 @@ local function save_slots()
     local ways = (manners == '' and 0 or MANNERED) + (s.override and OVERRIDDEN or 0)
     records[#records + 1] = name
     records[#records + 1] = pack(RECORD, s.number, s.queued, s.suspects, s.back, s.others, s.leased, s.active,
-      s.done, s.turn, s.top, s.next_at, s.latency, s.place, ways) .. manners
+      s.done, s.turn, s.top, s.next_at, s.newest, s.leeway, s.latency, s.place, ways) .. manners
     if s.size ~= s.queued + s.suspects then
       sizes[#sizes + 1] = -(s.queued + s.suspects)
       sizes[#sizes + 1] = name
