@@ -203,7 +203,7 @@ def plots(results: dict[str, Any]) -> dict[str, str]:
 
 
 QUICK: dict[str, Any] = {"new": 100, "pages": 10, "rounds": 1, "repeats": 1, "beside": False}
-SHORT: dict[str, Any] = {"new": 1000, "pages": 100, "rounds": 2, "repeats": 2}
+SHORT: dict[str, Any] = {"new": 800, "pages": 60, "rounds": 2, "repeats": 2}
 FULL: dict[str, Any] = {"new": 3000, "pages": 300, "rounds": 5, "repeats": 3}
 
 
