@@ -187,10 +187,12 @@ def tables(results: dict[str, Any]) -> str:
             f"{_rate(runs).median / PERMITTED:.0%}",
             f"{1000 * min(run['smallest_gap'] for run in runs):.0f} ms",
             f"{statistics.mean(run['close'] for run in runs):.1%}",
+            f"{1000 * max(run['stalled'] for run in runs):.0f} ms",
         ]
         for which, runs in _runs(results).items()
     ]
     columns = ["requests/s", f"of the {PERMITTED:g} permitted", "smallest gap", f"gaps under {CLOSE:.0%}"]
+    columns.append("machine late by")
     return f"{with_peer}; medians of {results['rounds']}:\n\n{table([head, *columns], rows)}"
 
 
