@@ -147,7 +147,7 @@ class Goal(NamedTuple):
 
     @property
     def shown_bar(self) -> str:
-        return self.form.format(self.bar) + " at most" * (self.at_most and self.bar != 0)
+        return self.form.format(self.bar) + " at most" * self.at_most
 
     def show(self) -> str:
         return f"{self.what}: {self.shown} (goal {self.shown_bar}: {self.verdict})"

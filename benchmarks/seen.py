@@ -252,7 +252,7 @@ def noise(results: dict[str, Any]) -> list[str]:
     return []
 
 
-QUICK: dict[str, Any] = {"sizes": [3000, 10_000], "few": 500, "stores": list(STORES)}
+QUICK: dict[str, Any] = {"sizes": [3000, 30_000], "few": 500, "stores": list(STORES)}
 SHORT: dict[str, Any] = {"sizes": [30_000, 300_000], "few": 2500, "stores": list(STORES)}
 FULL: dict[str, Any] = {"sizes": [1_000_000, 10_000_000], "few": 10_000, "stores": list(STORES)}
 

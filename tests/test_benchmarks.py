@@ -82,7 +82,7 @@ def test_filters_are_measured(filtered: dict[str, Any]) -> None:
     for store in seen.STORES:
         for name, sizes in filtered[store].items():
             assert all(row["us"] > 0 and row.get("error", 0.0) < 0.01 for row in sizes.values()), name
-        assert filtered[store]["exact"]["10000"]["bytes"] > 7
+        assert filtered[store]["exact"]["30000"]["bytes"] > 7
     assert len(seen.goals(filtered)) > 10
 
 

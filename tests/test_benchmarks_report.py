@@ -121,8 +121,8 @@ def test_no_bar_is_overlooked() -> None:
 
 
 def test_goals_that_allow_none() -> None:
-    assert Goal("lost", 0, 0, at_most=True, form="{:.0f}").show() == "lost: 0 (goal 0: reached)"
-    assert Goal("lost", 3, 0, at_most=True, form="{:.0f}").show() == "lost: 3 (goal 0: missed)"
+    assert Goal("lost", 0, 0, at_most=True, form="{:.0f}").show() == "lost: 0 (goal 0 at most: reached)"
+    assert Goal("lost", 3, 0, at_most=True, form="{:.0f}").show() == "lost: 3 (goal 0 at most: missed)"
     assert Goal("late", 3, 2, at_most=True, form="{:g} s").verdict == "missed by 50%"
 
 
