@@ -13,6 +13,8 @@ from scrapy_fleet.store.base import Store
 from .driver import Clock
 from .kinds import KINDS
 
+NO_FOLDER = Path("/dev/null")
+
 
 @pytest.fixture(params=list(KINDS))
 def store_kind(request: pytest.FixtureRequest) -> str:
@@ -26,9 +28,13 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def make_store(store_kind: str, tmp_path: Path, clock: Clock) -> Iterator[Callable[..., Store]]:
+def make_store(
+    request: pytest.FixtureRequest, store_kind: str, clock: Clock
+) -> Iterator[Callable[..., Store]]:
     """Opens a crawl; called again with the same name, gives another handle on the same crawl."""
-    open_store = KINDS[store_kind](tmp_path)
+    # A folder takes longer to make than many a test does.
+    folder: Path = request.getfixturevalue("tmp_path") if store_kind == "sqlite" else NO_FOLDER
+    open_store = KINDS[store_kind](folder)
     random = Random(1)
     opened: list[Store] = []
 

@@ -7,11 +7,26 @@ from typing import Any
 
 import pytest
 
-from scrapy_fleet.model import Batch, Beat, Entry, Lease, Outcome, Plan, Receipt, Rule, Sample, Start, Worker
+from scrapy_fleet.model import (
+    Batch,
+    Beat,
+    Entry,
+    Kind,
+    Lease,
+    Outcome,
+    Plan,
+    Receipt,
+    Rule,
+    Sample,
+    Snapshot,
+    Start,
+    Worker,
+)
 from scrapy_fleet.store.base import Store
 
 WIDE = Plan(rule=Rule(concurrency=1_000_000))
 """No delay and room for everything: for tests that are about something else."""
+KINDS: tuple[Kind, ...] = ("waiting", "leased", "dead")
 
 
 class Clock:
@@ -102,13 +117,16 @@ def crash(store: Store, *hands: Hand) -> int:
 
 def conserved(store: Store) -> None:
     """The counters add up, and say what a look at the entries says."""
-    snapshot = store.snapshot(slots=1_000_000)
+    everything = 1_000_000
+    rows = {kind: store.scan(kind, limit=everything) for kind in KINDS}
+    adds_up(store.snapshot(slots=everything), *map(len, rows.values()))
+
+
+def adds_up(snapshot: Snapshot, waiting: int, leased: int, dead: int) -> None:
+    """So many were found of each kind, and that is what all counters say."""
     counts = snapshot.counts
     assert counts.waiting + counts.leased + counts.done + counts.dead == counts.accepted
-    everything = 1_000_000
-    assert len(store.scan("waiting", limit=everything)) == counts.waiting
-    assert len(store.scan("leased", limit=everything)) == counts.leased
-    assert len(store.scan("dead", limit=everything)) == counts.dead
+    assert (counts.waiting, counts.leased, counts.dead) == (waiting, leased, dead)
     assert sum(slot.waiting for slot in snapshot.slots) == counts.waiting
     assert sum(slot.leased for slot in snapshot.slots) == counts.leased
     assert sum(worker.leased for worker in snapshot.workers) == counts.leased

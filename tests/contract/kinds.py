@@ -6,12 +6,12 @@ import uuid
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
-from typing import Protocol
+from typing import Any, Protocol
 
 from scrapy_fleet.store.base import Store
 from scrapy_fleet.store.memory import MemoryStore
 from scrapy_fleet.store.redis import RedisStore
-from scrapy_fleet.store.redis.server import RIGHTS
+from scrapy_fleet.store.redis.server import RIGHTS, connect
 from scrapy_fleet.store.sqlite import SqliteStore
 from tests.server_sets import Cluster, TlsServer, Watched
 from tests.servers import (
@@ -93,12 +93,27 @@ def tls() -> str:
     return shared("tls", lambda folder: TlsServer(binary, folder, RIGHTS).start()).url
 
 
+_clients: dict[str, Any] = {}
+
+
 class Named(RedisStore):
-    """A crawl under a name of its own on a server that tests share, shown under the name it was given."""
+    """A crawl under a name of its own on a server that tests share, shown under the name it was given.
+
+    The way to the server is shared, too: to make one anew, over TLS or to a cluster, takes longer than most
+    tests do. That each way can be made is seen in test_redis_ways.py and test_redis_tls.py.
+    """
 
     def __init__(self, url: str, crawl: str, shown: str, clock: Callable[[], float], random: Random) -> None:
         super().__init__(url, crawl, clock=clock, random=random)
         self._crawl = shown
+        # Once for a server, not for each test, it is asked what might be wrong with it.
+        self._told = url in _clients
+        if url not in _clients:
+            _clients[url] = connect(url, url)
+        self._server._client = _clients[url]
+
+    def close(self) -> None:
+        self._server._client = None
 
 
 KINDS: dict[str, Callable[[Path], Open]] = {
