@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import resource
 import signal
 import subprocess
@@ -13,6 +14,7 @@ from types import TracebackType
 from typing import Any
 
 from scrapy_fleet.ops.site import RunningSite
+from tests import forked
 from tests.commands import environment
 
 PATIENCE = 60.0
@@ -56,19 +58,18 @@ class Run:
     ) -> None:
         """``inside``: a command that runs the crawl, with something changed around it."""
         (folder / "spider.py").write_text(SPIDER)
-        command = [*inside, sys.executable, "-m", "scrapy", "runspider", "spider.py"]
-        command += ["-a", f"start_url={site.start_url}"]
+        command = ["scrapy", "runspider", "spider.py", "-a", f"start_url={site.start_url}"]
         for name, value in {**SETTINGS, **settings}.items():
             command += ["-s", f"{name}={value}"]
-        self._process = subprocess.Popen(
-            command,
-            cwd=folder,
-            env=environment(*paths),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
+        out, into = os.pipe()
+        place: dict[str, Any] = {"cwd": folder, "env": environment(*paths), "stdout": into, "stderr": into}
+        self._process: forked.Forked | subprocess.Popen[bytes] = (
+            subprocess.Popen([*inside, sys.executable, "-m", *command], **place)
+            if inside or paths
+            else forked.Forked(*command, **place)
         )
+        os.close(into)
+        self._out = os.fdopen(out, errors="replace")
         if largest_file is not None:
             self.limit_files(largest_file)
         self._lines: list[str] = []
@@ -86,11 +87,11 @@ class Run:
         self._process.wait()
 
     def _read(self) -> None:
-        assert self._process.stdout is not None
-        for line in self._process.stdout:
-            with self._more:
-                self._lines.append(line)
-                self._more.notify_all()
+        with self._out:
+            for line in self._out:
+                with self._more:
+                    self._lines.append(line)
+                    self._more.notify_all()
 
     @property
     def log(self) -> str:

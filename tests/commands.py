@@ -19,6 +19,7 @@ from scrapy.settings import Settings
 from scrapy_fleet.crawl.codec import Codec
 from scrapy_fleet.model import Batch, Entry, Lease, Outcome, Plan, Receipt, Rule, Worker
 from scrapy_fleet.store.sqlite import SqliteStore
+from tests import forked
 
 ROOT = Path(__file__).parents[1]
 FLEET = [sys.executable, "-m", "scrapy_fleet.ops.cli"]
@@ -33,6 +34,9 @@ def environment(*paths: Path) -> dict[str, str]:
 def run(
     command: list[str], *words: str, cwd: Path, paths: tuple[Path, ...] = ()
 ) -> subprocess.CompletedProcess[str]:
+    python, minus_m, *rest = [*command, *words]
+    if (python, minus_m) == (sys.executable, "-m") and not paths:
+        return forked.run(*rest, cwd=cwd, env=environment())
     return subprocess.run(
         [*command, *words], cwd=cwd, env=environment(*paths), capture_output=True, text=True, timeout=120
     )

@@ -7,11 +7,8 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
 import re
 import socket
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -26,6 +23,8 @@ from scrapy.http import Response
 from scrapy_fleet.crawl.retry_after import LONGEST, retry_after
 from scrapy_fleet.model import Override
 from scrapy_fleet.store.sqlite import SqliteStore
+from tests.commands import environment
+from tests.forked import Forked
 from tests.run_spider import Job, Mode, Run
 from tests.special_site import Site, Visit
 from tests.spiders import throttle
@@ -95,13 +94,8 @@ class Crawl:
         file.write_text(json.dumps(job))
         self._log = folder / f"log-{number}.txt"
         with self._log.open("w") as log:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "tests.run_spider", str(file)],
-                cwd=folder,
-                env={**os.environ, "PYTHONPATH": str(ROOT)},
-                stdout=log,
-                stderr=log,
-            )
+            place = {"stdout": log.fileno(), "stderr": log.fileno()}
+            self._process = Forked("tests.run_spider", str(file), cwd=folder, env=environment(), **place)
 
     def came(self, site: Site | None = None, *, reason: str = "finished") -> Came:
         """Wait for its end."""
