@@ -32,14 +32,13 @@ def environment(*paths: Path) -> dict[str, str]:
 
 
 def run(
-    command: list[str], *words: str, cwd: Path, paths: tuple[Path, ...] = ()
+    command: list[str], *words: str, cwd: Path, paths: tuple[Path, ...] = (), given: str = ""
 ) -> subprocess.CompletedProcess[str]:
     python, minus_m, *rest = [*command, *words]
     if (python, minus_m) == (sys.executable, "-m") and not paths:
-        return forked.run(*rest, cwd=cwd, env=environment())
-    return subprocess.run(
-        [*command, *words], cwd=cwd, env=environment(*paths), capture_output=True, text=True, timeout=120
-    )
+        return forked.run(*rest, cwd=cwd, env=environment(), given=given.encode())
+    whole = {"cwd": cwd, "env": environment(*paths), "input": given, "timeout": 120}
+    return subprocess.run([*command, *words], capture_output=True, text=True, **whole)  # type: ignore[call-overload,no-any-return]
 
 
 def data(

@@ -33,13 +33,20 @@ class Forked:
     """As much of ``subprocess.Popen`` as tests use."""
 
     def __init__(
-        self, module: str, *arguments: str, cwd: Path, env: dict[str, str], stdout: int, stderr: int
+        self,
+        module: str,
+        *arguments: str,
+        cwd: Path,
+        env: dict[str, str],
+        stdout: int,
+        stderr: int,
+        stdin: int | None = None,
     ) -> None:
         asked = {"module": module, "arguments": arguments, "cwd": str(cwd), "env": env}
         self.returncode: int | None = None
         self._end, end = os.pipe()
         with Path(os.devnull).open("rb") as nothing:
-            _ask(asked, [nothing.fileno(), stdout, stderr, end])
+            _ask(asked, [nothing.fileno() if stdin is None else stdin, stdout, stderr, end])
         os.close(end)
         self.pid = self._hear()
 
@@ -71,11 +78,17 @@ class Forked:
 
 
 def run(
-    module: str, *arguments: str, cwd: Path, env: dict[str, str], timeout: float = 120.0
+    module: str, *arguments: str, cwd: Path, env: dict[str, str], given: bytes = b"", timeout: float = 120.0
 ) -> subprocess.CompletedProcess[str]:
-    """As ``subprocess.run`` does, with what it prints."""
-    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
-        files = {"stdout": out.fileno(), "stderr": err.fileno()}
+    """As ``subprocess.run`` does, with what it is given to read, and what it prints."""
+    with (
+        tempfile.TemporaryFile() as into,
+        tempfile.TemporaryFile("w+") as out,
+        tempfile.TemporaryFile("w+") as err,
+    ):
+        into.write(given)
+        into.seek(0)
+        files = {"stdin": into.fileno(), "stdout": out.fileno(), "stderr": err.fileno()}
         process = Forked(module, *arguments, cwd=cwd, env=env, **files)
         try:
             code = process.wait(timeout)
@@ -99,7 +112,8 @@ def _ask(asked: dict[str, Any], files: list[int]) -> None:
             [sys.executable, "-m", "tests.forked", str(theirs.fileno())],
             pass_fds=[theirs.fileno()],
             cwd=ROOT,
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            # Sets in the same order in every run, and in all that a test compares.
+            env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONHASHSEED": "0"},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
         )

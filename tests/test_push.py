@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +13,7 @@ from scrapy_fleet.model import TASKS, Batch, Plan, Row, Worker
 from scrapy_fleet.ops.doctor import _project
 from scrapy_fleet.settings import open_store
 from scrapy_fleet.store.base import Store
+from tests import forked
 from tests.commands import FLEET, environment, run
 from tests.servers import required, shared_server, valkey_binary
 
@@ -47,9 +47,10 @@ def texts(url: str) -> list[bytes]:
 
 
 def push(url: str, *words: str, cwd: Path, given: bytes = b"", code: int = 0) -> str:
-    command = [*FLEET, "push", "news", *words, "--url", url]
-    done = subprocess.run(command, cwd=cwd, env=environment(), input=given, capture_output=True, timeout=60)
-    said = done.stdout.decode() + done.stderr.decode()
+    done = forked.run(
+        *FLEET[2:], "push", "news", *words, "--url", url, cwd=cwd, env=environment(), given=given
+    )
+    said = done.stdout + done.stderr
     assert done.returncode == code, said
     return said
 

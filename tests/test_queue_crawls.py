@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -18,6 +16,7 @@ import pytest
 import scrapy
 
 from scrapy_fleet.store.sqlite.notes import Notes
+from tests.forked import Forked
 from tests.proxy import Proxy
 from tests.run_spider import Job, Result
 from tests.servers import RedisServer, free_port, required, shared, valkey_binary
@@ -59,11 +58,10 @@ class Runs:
             "result": str(folder / "result.jsonl"),
         }
         (folder / "job.json").write_text(json.dumps(job))
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "tests.run_spider", "job.json"],
-            cwd=folder,
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
-        )
+        with (folder / "printed").open("a") as printed:
+            files = {"stdout": printed.fileno(), "stderr": printed.fileno()}
+            env = {**os.environ, "PYTHONPATH": str(ROOT)}
+            self.process = Forked("tests.run_spider", "job.json", cwd=folder, env=env, **files)
 
     @cached_property
     def results(self) -> list[Result]:

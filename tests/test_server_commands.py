@@ -19,7 +19,7 @@ from scrapy_fleet.ops.doctor_redis import examine_server
 from scrapy_fleet.ops.place import Place
 from scrapy_fleet.settings import open_store
 from scrapy_fleet.store.redis import RedisStore
-from tests.commands import FLEET, Crawl, data, entry, environment, project, run
+from tests.commands import FLEET, Crawl, data, entry, project, run
 from tests.contract import kinds
 from tests.servers import RedisServer, free_port, required, valkey_binary
 
@@ -118,10 +118,7 @@ def test_clear_asks_first(news: OnServer, server: RedisServer, tmp_path: Path) -
     news.leave()
 
     def clear(answer: str, *words: str) -> subprocess.CompletedProcess[str]:
-        command = [*FLEET, "clear", "news", "--url", server.url, *words]
-        return subprocess.run(
-            command, cwd=tmp_path, env=environment(), input=answer, capture_output=True, text=True, timeout=60
-        )
+        return run(FLEET, "clear", "news", "--url", server.url, *words, cwd=tmp_path, given=answer)
 
     for answer in ("", "\n", "no\n"):
         asked = clear(answer)

@@ -22,6 +22,7 @@ from typing import Any
 import pytest
 import scrapy
 
+from tests.forked import Forked
 from tests.run_spider import Job, Mode, Result, Run
 from tests.special_site import OTHER_HOST, Site
 from tests.spiders import callbacks, closing, order, parts, requests, starting
@@ -172,12 +173,12 @@ class Side:
         file.write_text(json.dumps(job))
         self._log = folder / "log.txt"
         with self._log.open("w") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "tests.run_spider", str(file)],
+            self.process = Forked(
+                *("tests.run_spider", str(file)),
                 cwd=folder,  # what spiders write under relative names lands there
-                env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONHASHSEED": "0"},
-                stdout=log,
-                stderr=log,
+                env={**os.environ, "PYTHONPATH": str(ROOT)},
+                stdout=log.fileno(),
+                stderr=log.fileno(),
             )
 
     @cached_property
