@@ -8,6 +8,8 @@ to be, as when other packages are put before those installed, tests start one by
 
 from __future__ import annotations
 
+import atexit
+import gc
 import json
 import os
 import runpy
@@ -18,6 +20,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -172,18 +175,40 @@ def _tell_of_the_ended(ends: dict[int, int]) -> None:
         os.close(end)
 
 
-def be(job: dict[str, Any]) -> None:
-    """Do what ``python -m`` does."""
+def be(job: dict[str, Any]) -> int:
+    """Do what ``python -m`` does; its exit code."""
     os.environ.clear()
     os.environ.update(job["env"])
     time.tzset()
     os.chdir(job["cwd"])
     sys.path[0] = job["cwd"]
     sys.argv = [job["module"], *job["arguments"]]
-    runpy.run_module(job["module"], run_name="__main__", alter_sys=True)
+    try:
+        runpy.run_module(job["module"], run_name="__main__", alter_sys=True)
+    except SystemExit as end:
+        if end.code is None or isinstance(end.code, int):
+            return end.code or 0
+        print(end.code, file=sys.stderr)
+        return 1
+    except BaseException:
+        sys.excepthook(*sys.exc_info())  # type: ignore[arg-type]
+        return 1
+    return 0
+
+
+def end(code: int) -> None:
+    """As Python ends, but for taking apart all that is loaded: that takes longer than many a command."""
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    finally:
+        os._exit(code)
 
 
 if __name__ == "__main__":
     import tests.crash.worker  # noqa: F401  # all that a crawl needs
 
-    be(serve(socket.socket(fileno=int(sys.argv[1]))))
+    gc.freeze()
+    end(be(serve(socket.socket(fileno=int(sys.argv[1])))))
