@@ -132,8 +132,7 @@ class Frontier:
         if self._ahead.spares:
             self.sample(Sample(outcome.token))  # it ended without a download: another may take its room
         self._downloading.discard(outcome.token)
-        if outcome.token in self._held:
-            del self._held[outcome.token]
+        if self._held.pop(outcome.token, None) is not None:
             self._ahead.forget(outcome.token)
             self.outbox.settle(outcome)
             self._hurry()
@@ -156,8 +155,7 @@ class Frontier:
 
     def is_late(self, token: int) -> bool:
         """Whether a lease that is about to be sent has missed its time."""
-        lease = self._held.get(token)
-        return lease is not None and self._ahead.is_late(lease)
+        return (lease := self._held.get(token)) is not None and self._ahead.is_late(lease)
 
     def begin(self, token: int) -> None:
         """The download of a lease has begun."""
@@ -259,12 +257,9 @@ class Frontier:
         closing = self._closed is not None
         batches = self.outbox.pack(self.worker.id, self._seq, everything=closing or self._seeded)
         self._seq += len(batches)
+        seeded = self._seeded and not self.emptied_once
         batches[-1] = replace(
-            batches[-1],
-            seeded=self._seeded and not self.emptied_once,
-            want=self._want(),
-            leave=closing,
-            finish=self._finish,
+            batches[-1], seeded=seeded, want=self._want(), leave=closing, finish=self._finish
         )
         self.timing.asked_at = time.monotonic()
         self._busy = True

@@ -85,7 +85,7 @@ class Sample(Struct, frozen=True, gc=False):
 
 
 class Notice(Struct, frozen=True, gc=False):
-    """What was learnt about a slot otherwise than by a lease."""
+    """What was learnt about a slot otherwise than by a lease. Of answers, only refusals (429, 503) count."""
 
     slot: str
     distance: float | None = None
@@ -94,8 +94,6 @@ class Notice(Struct, frozen=True, gc=False):
     """Why the slot is to be left alone for now, as if it did not answer."""
     status: int | None = None
     retry_after: float | None = None
-    """How the site answered a download that has no lease, and for how many seconds it asked to be left alone.
-    Only refusals (429, 503) count; they do not end its silence."""
 
 
 class Outcome(Struct, frozen=True):

@@ -326,18 +326,27 @@ def test_a_host_that_comes_back_gets_all_its_requests(closed_port: socket.socket
 def test_what_fails_while_the_host_falls_silent_is_not_burnt(
     closed_port: socket.socket, tmp_path: Path
 ) -> None:
-    """All fail together, and again: before the tenth has failed, the ninth has no retry left."""
+    """All fail together, and before the tenth failure is known the first has no retry left."""
     base = f"http://{HOST}:{closed_port.getsockname()[1]}/run"
-    paths = [f"/leaf/{number}" for number in range(4)]
-    pauses: dict[str, Any] = {"FLEET_BREAKER": 10, "FLEET_BACKOFF": 0.1, "FLEET_BACKOFF_MAX": 0.2}
-    crawl = Crawl(tmp_path, base, *paths, CONCURRENT_REQUESTS_PER_DOMAIN=16, **pauses)
+    paths = [f"/leaf/{number}" for number in range(9)]
+    told(tmp_path / "fleet.db", throttle.Asks, Override(blocked=True))
+    limits: dict[str, Any] = {"CONCURRENT_REQUESTS_PER_DOMAIN": 16, "RETRY_TIMES": 1, "FLEET_BREAKER": 10}
+    crawl = Crawl(tmp_path, base, *paths, FLEET_BACKOFF=0.1, FLEET_BACKOFF_MAX=0.2, **limits)
     try:
+        store = SqliteStore(crawl.file, crawl.spider.name)
+        end = time.monotonic() + PATIENCE
+        while store.snapshot().counts.waiting < len(paths):
+            assert time.monotonic() < end
+            time.sleep(0.01)
+        store.override(HOST, None)
+        store.close()
         probed_in_vain(crawl, times=2)
         with Site(closed_port) as site:
             came = crawl.came(site)
     finally:
         crawl.kill()
     assert [item.get("status") for item in came.items] == [200] * len(paths)
+    assert came.stats["fleet/silent"] >= 1
     assert not any(item["marks"] for item in came.items)
 
 
