@@ -19,6 +19,7 @@ from scrapy_fleet.ahead import Ahead
 from scrapy_fleet.errors import FleetError
 from scrapy_fleet.link import Link
 from scrapy_fleet.model import Batch, Counts, Entry, Lease, Mode, Notice, Outcome, Sample, Seeding, Worker
+from scrapy_fleet.news import EMPTIED, GIVEN_UP, TOLD
 from scrapy_fleet.outbox import Outbox
 from scrapy_fleet.politeness import REFUSALS
 from scrapy_fleet.ports import Limits, Listener, Loop
@@ -117,6 +118,8 @@ class Frontier:
 
     def notice(self, notice: Notice) -> None:
         """Something was learnt about a slot."""
+        if notice.status in REFUSALS:
+            self._give_back(self._ahead.of_slot(notice.slot))
         self.outbox.notice(notice)
         self._hurry()
 
@@ -129,10 +132,16 @@ class Frontier:
         if self._ahead.spares:
             self.sample(Sample(outcome.token))  # it ended without a download: another may take its room
         self._downloading.discard(outcome.token)
-        if outcome.token in self._held:
-            del self._held[outcome.token]
+        if self._held.pop(outcome.token, None) is not None:
             self._ahead.forget(outcome.token)
             self.outbox.settle(outcome)
+            self._hurry()
+
+    def release(self, token: int) -> None:
+        """A lease that came to nothing goes back as it was; nothing happens if it is not held (any more)."""
+        self._downloading.discard(token)
+        if token in self._held:
+            self._give_back([self._held[token]])
             self._hurry()
 
     def seeded(self) -> None:
@@ -146,8 +155,7 @@ class Frontier:
 
     def is_late(self, token: int) -> bool:
         """Whether a lease that is about to be sent has missed its time."""
-        lease = self._held.get(token)
-        return lease is not None and self._ahead.is_late(lease)
+        return (lease := self._held.get(token)) is not None and self._ahead.is_late(lease)
 
     def begin(self, token: int) -> None:
         """The download of a lease has begun."""
@@ -249,12 +257,9 @@ class Frontier:
         closing = self._closed is not None
         batches = self.outbox.pack(self.worker.id, self._seq, everything=closing or self._seeded)
         self._seq += len(batches)
+        seeded = self._seeded and not self.emptied_once
         batches[-1] = replace(
-            batches[-1],
-            seeded=self._seeded and not self.emptied_once,
-            want=self._want(),
-            leave=closing,
-            finish=self._finish,
+            batches[-1], seeded=seeded, want=self._want(), leave=closing, finish=self._finish
         )
         self.timing.asked_at = time.monotonic()
         self._busy = True
@@ -335,14 +340,12 @@ class Frontier:
         if mode == self.mode or self.mode == "stop":  # who has begun to stop does not go on
             return
         self.mode = mode
+        logger.info(TOLD[mode])
         if mode == "run":
-            logger.info("The crawl was resumed.")
             self.timing.resume()
         elif mode == "pause":
-            logger.info("The crawl is paused: what is in flight ends, nothing new runs until it is resumed.")
             self._give_back(self._ahead.all())
         else:
-            logger.info("The fleet was told to stop: what is in flight ends, then this worker leaves.")
             self.drain()
         self._wake()
         self.listener.ready()
@@ -362,21 +365,13 @@ class Frontier:
 
     def given_up(self, batches: list[Batch]) -> None:
         """Others have what this worker held. Keep what was found, forget the rest, come back anew."""
-        logger.warning(
-            "This worker (%s) was silent for more than %g s and was given up; what it held went to others. "
-            "It goes on under a new name. Raise FLEET_WORKER_TIMEOUT if this happens often.",
-            *(self.worker.id, self.limits.worker_timeout),
-        )
+        logger.warning(GIVEN_UP, self.worker.id, self.limits.worker_timeout)
         self.listener.given_up()
         self._come_back(batches)
 
     def emptied(self, batches: list[Batch], error: FleetError) -> None:
         """The store has lost the crawl. Put back what this worker has of it, and go on with that."""
-        logger.critical(
-            "%s This worker puts back the %d requests it holds and goes on. The crawl does not count "
-            "as finished; when it is started again, it starts from its seeds.",
-            *(error, len(self._held) + len(self._returned)),
-        )
+        logger.critical(EMPTIED, error, len(self._held) + len(self._returned))
         self.emptied_once = True
         held = self.listener.emptied([*self._held.values(), *self._returned.values()])
         self._come_back(batches)

@@ -7,6 +7,7 @@ from typing import Literal
 
 from msgspec import Struct
 
+from scrapy_fleet.sharing import Beside as Beside
 from scrapy_fleet.sharing import ItemGroup as ItemGroup
 from scrapy_fleet.sharing import Paper as Paper
 
@@ -84,24 +85,15 @@ class Sample(Struct, frozen=True, gc=False):
 
 
 class Notice(Struct, frozen=True, gc=False):
-    """What was learnt about a slot otherwise than by a lease."""
+    """What was learnt about a slot otherwise than by a lease. Of answers, only refusals (429, 503) count."""
 
     slot: str
     distance: float | None = None
     """The least distance between requests, in seconds, that the site's robots.txt asks for; 0: none."""
     failed: str = ""
     """Why the slot is to be left alone for now, as if it did not answer."""
-
-
-class Beside(Struct, frozen=True, gc=False):
-    """Something to write beside the crawl, on the server where it is, for other programs to read."""
-
-    key: str
-    value: bytes
-    do: Literal["push", "add", "put", "most", "least"] = "push"
-    """``push``: to the end of a list. The others are about a field of a hash: add a number to it, put a
-    value, or put a number if it is greater, or less, than what is there."""
-    field: str = ""
+    status: int | None = None
+    retry_after: float | None = None
 
 
 class Outcome(Struct, frozen=True):

@@ -67,6 +67,8 @@ def noticed(manners: Manners, notice: Notice, plan: Plan, now: float) -> Manners
         manners = replace(manners, robots=notice.distance)
     if notice.failed:
         manners = _failed(manners, notice.failed, max(1, plan.backoff.failures), plan.backoff, now)
+    if notice.status in REFUSALS and not manners.lost:
+        manners = _refused(manners, notice, plan.backoff, now)
     return manners
 
 
@@ -93,17 +95,17 @@ def _failed(manners: Manners, reason: str, by: int, backoff: Backoff, now: float
     return replace(_held(manners, backoff, f"{SILENCE}{reason}", now), lost=lost)
 
 
-def _refused(manners: Manners, sample: Sample, backoff: Backoff, now: float) -> Manners:
-    if sample.retry_after:
-        until = now + sample.retry_after
+def _refused(manners: Manners, told: Sample | Notice, backoff: Backoff, now: float) -> Manners:
+    if told.retry_after:
+        until = now + told.retry_after
         if until <= manners.held_until:
             return manners
         return replace(
-            manners, held_until=until, holds=manners.holds + 1, reason=f"{sample.status}, Retry-After"
+            manners, held_until=until, holds=manners.holds + 1, reason=f"{told.status}, Retry-After"
         )
     if manners.held_until > now:
         return manners
-    return _held(manners, backoff, str(sample.status), now)
+    return _held(manners, backoff, str(told.status), now)
 
 
 def _held(manners: Manners, backoff: Backoff, reason: Reason, now: float) -> Manners:

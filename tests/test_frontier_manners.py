@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from scrapy_fleet.model import Batch, Override, Plan, Rule, Sample, Worker
+from scrapy_fleet.model import Batch, Notice, Outcome, Override, Plan, Rule, Sample, Worker
 from tests.desk import Desk, Limits, Recording, busy, in_loop, page, some
 
 TWO = Plan(rule=Rule(concurrency=2))
@@ -71,6 +71,39 @@ async def test_a_slot_that_refuses_is_left_alone_at_once(store: Recording) -> No
     desk.frontier.sample(Sample(second.token, 0.1, 200))
     await desk.commit()
     assert desk.frontier.next() is None
+    await desk.close()
+
+
+@in_loop
+async def test_a_slot_that_refuses_what_has_no_lease_is_left_alone_at_once(store: Recording) -> None:
+    desk = await busy(store, plan=TWO)
+    first = await desk.next()
+    desk.frontier.notice(Notice("b", status=429))
+    desk.frontier.notice(Notice("a", status=503, retry_after=100))
+    assert desk.frontier.next() is None
+    await desk.commit()
+    assert released(store)
+    desk.frontier.sample(Sample(first.token, 0.1, 200))
+    await desk.commit()
+    assert desk.frontier.next() is None
+    await desk.close()
+
+
+@in_loop
+async def test_what_came_to_nothing_goes_back_as_it_was(store: Recording) -> None:
+    desk = await busy(store, plan=Plan(rule=Rule(concurrency=1)), lookahead=0)
+    first = await desk.next()
+    accepted = store.snapshot().counts.accepted
+    desk.frontier.release(first.token)
+    assert desk.frontier.lease(first.token) is None
+    again = await desk.next()
+    assert again.payload == first.payload
+    assert again.token != first.token
+    desk.frontier.release(first.token)  # it is not held any more
+    desk.frontier.settle(Outcome(first.token))
+    await desk.commit()
+    counts = store.snapshot().counts
+    assert (counts.accepted, counts.done) == (accepted, 0)
     await desk.close()
 
 

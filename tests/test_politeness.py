@@ -141,7 +141,12 @@ samples = st.one_of(
     st.builds(Sample, token=st.just(1), failed=st.sampled_from(("refused", "timed out"))),
 )
 notices = st.builds(
-    Notice, slot=st.just("a"), distance=st.none() | seconds, failed=st.sampled_from(("", "", "robots.txt"))
+    Notice,
+    slot=st.just("a"),
+    distance=st.none() | seconds,
+    failed=st.sampled_from(("", "", "robots.txt")),
+    status=st.none() | statuses,
+    retry_after=st.none() | st.floats(0, 5000),
 )
 overrides = st.none() | st.builds(
     Override,
@@ -161,8 +166,7 @@ def told(manners: Manners, event: Event, plan: Plan, rule: Rule, now: float) -> 
 
 
 def longest_hold(event: Event, backoff: Backoff) -> float:
-    asked = event.retry_after if isinstance(event, Sample) else None
-    return max(backoff.most, asked or 0.0)
+    return max(backoff.most, event.retry_after or 0.0)
 
 
 @settings(deadline=None)

@@ -43,9 +43,9 @@ while at <= #ARGV[7] do
     if more > 0 then retry_after, failed, heir, at = unpack_struct('<dHc0c8', ARGV[7], at) end
     rules.learn(slot, rules.sampled, latency, status, retry_after, failed, rules.least_delay(slot))
   elseif kind == 'n' then
-    local name, distance, failed
-    name, distance, failed, at = unpack_struct('<Hc0dHc0', ARGV[7], at)
-    rules.learn(slot, rules.noticed, distance, failed)
+    local name, distance, failed, status, retry_after
+    name, distance, failed, status, retry_after, at = unpack_struct('<Hc0dHc0Hd', ARGV[7], at)
+    rules.learn(slot, rules.noticed, distance, failed, status, retry_after)
   else
     rules.learn(slot, rules.pardon)
   end
@@ -108,7 +108,12 @@ samples = st.builds(
 answers = st.builds(Sample, token=st.just(1), latency=st.floats(0, 10), status=statuses)
 failures = st.builds(Sample, token=st.just(1), failed=words)
 notices = st.builds(
-    Notice, slot=st.just("a"), distance=st.none() | st.floats(0, 100), failed=st.just("") | words
+    Notice,
+    slot=st.just("a"),
+    distance=st.none() | st.floats(0, 100),
+    failed=st.just("") | words,
+    status=statuses,
+    retry_after=st.none() | seconds,
 )
 events = st.one_of(answers, failures, samples, notices, st.none())
 histories = st.lists(

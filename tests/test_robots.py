@@ -326,6 +326,30 @@ def test_a_site_that_cannot_be_asked_is_left_alone_until_it_can(tmp_path: Path, 
         assert fleet.snapshot().counts.dead == 0
 
 
+def test_a_site_that_cannot_be_asked_is_left_alone_for_as_long_as_it_says(tmp_path: Path) -> None:
+    busy = Answer(b"", 429, headers=[("Retry-After", "1")])
+    with RobotsSite(busy, NOTHING_HIDDEN) as site, crawl(tmp_path, site, *many("leaf")) as fleet:
+        pair(fleet)
+        fleet.finish()
+        assert site.paths() == Counter(many("leaf"))
+        assert min(gaps(site.asked)) >= 0.99
+        # What was handed out meanwhile went back as it was.
+        assert fleet.snapshot().counts.accepted == 10
+
+
+def test_a_site_that_refuses_to_be_asked_again_is_left_alone(tmp_path: Path) -> None:
+    """Though its old rules hold."""
+    busy = Answer(b"", 503, headers=[("Retry-After", "2")])
+    site = RobotsSite(NOTHING_HIDDEN, busy, NOTHING_HIDDEN)
+    with site, crawl(tmp_path, site, "/endless/1", FLEET_ROBOTS_MAX_AGE=0.5) as fleet:
+        begin(fleet)
+        fleet.start()
+        site.until(lambda: len(site.asked) >= 2 and site.pages[-1].time >= site.asked[1].time + 2)
+        # It is not left alone at once: some requests are under way.
+        later = [page for page in site.pages if page.time > site.asked[1].time]
+        assert max(gaps([site.asked[1], *later])) >= 1
+
+
 def test_a_site_that_can_never_be_asked_is_given_up(tmp_path: Path) -> None:
     with RobotsSite(REFUSED) as site:
         with crawl(tmp_path, site, *many("leaf"), FLEET_HOST_PATIENCE=0.5) as fleet:
@@ -362,7 +386,14 @@ def test_the_old_rules_hold_while_a_site_cannot_be_asked_again(tmp_path: Path) -
 
 
 @pytest.mark.parametrize(
-    "fetched", [Fetched(), Fetched(b"User-agent: *\nDisallow: /"), Fetched(None, "503"), Fetched(b"x", "503")]
+    "fetched",
+    [
+        Fetched(),
+        Fetched(b"User-agent: *\nDisallow: /"),
+        Fetched(None, "503"),
+        Fetched(b"x", "503"),
+        Fetched(None, "503", 60.0),
+    ],
 )
 def test_a_paper_is_read_as_it_was_written(fetched: Fetched) -> None:
     assert unpack(pack(fetched)) == fetched
@@ -426,6 +457,11 @@ def test_looking_for_a_paper() -> None:
     store.write_paper("robots.txt a", b"garbage")
     assert see("one") == Look(mine=True)
     assert see("two") == Look()
+    store.write_paper("robots.txt a", pack(Fetched(None, "503", retry_after=50)))
+    now += 44
+    assert see("two").good_for == 1
+    now += 2
+    assert see("two").mine
 
 
 # In a worker's memory

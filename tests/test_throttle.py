@@ -267,6 +267,23 @@ def test_a_refusal_from_the_cache_says_nothing_about_now(site: Site, base: str, 
     assert "fleet/refused" not in second.stats
 
 
+@pytest.mark.parametrize(
+    ("spider", "path", "least"),
+    [
+        (throttle.RefusedInline, "/refuse/429/1/x?after=1", 1.0),
+        (throttle.RefusedFile, "/refuse/503/1/x", 0.5),
+    ],
+)
+def test_a_refusal_of_what_has_no_lease_holds_the_host(
+    site: Site, base: str, tmp_path: Path, spider: type[SiteSpider], path: str, least: float
+) -> None:
+    pauses = {"FLEET_BACKOFF": 0.5, "FLEET_BACKOFF_MAX": 0.5}
+    came = Crawl(tmp_path, base, "/leaf/first", path, spider=spider, **pauses).came(site)
+    assert came.paths[:2] == ["/leaf/first", path.partition("?")[0]]
+    assert sorted(came.paths[2:]) == ["/leaf/0", "/leaf/1", "/leaf/2"]
+    assert came.gaps[1] >= 0.99 * least
+
+
 # A site that does not answer
 
 
@@ -298,6 +315,43 @@ def test_a_host_that_comes_back_gets_all_its_requests(closed_port: socket.socket
     assert came.stats["fleet/probes_failed"] >= 5
     # What failed before it was known that the host does not answer was a retry.
     assert came.stats["retry/count"] <= len(paths)
+
+
+def test_what_fails_while_the_host_falls_silent_is_not_burnt(
+    closed_port: socket.socket, tmp_path: Path
+) -> None:
+    """All fail together, and before the tenth failure is known the first has no retry left."""
+    base = f"http://{HOST}:{closed_port.getsockname()[1]}/run"
+    paths = [f"/leaf/{number}" for number in range(9)]
+    told(tmp_path / "fleet.db", throttle.Asks, Override(blocked=True))
+    limits: dict[str, Any] = {"CONCURRENT_REQUESTS_PER_DOMAIN": 16, "RETRY_TIMES": 1, "FLEET_BREAKER": 10}
+    crawl = Crawl(tmp_path, base, *paths, FLEET_BACKOFF=0.1, FLEET_BACKOFF_MAX=0.2, **limits)
+    try:
+        store = SqliteStore(crawl.file, crawl.spider.name)
+        end = time.monotonic() + PATIENCE
+        while store.snapshot().counts.waiting < len(paths):
+            assert time.monotonic() < end
+            time.sleep(0.01)
+        store.override(HOST, None)
+        store.close()
+        probed_in_vain(crawl, times=2)
+        with Site(closed_port) as site:
+            came = crawl.came(site)
+    finally:
+        crawl.kill()
+    assert [item.get("status") for item in came.items] == [200] * len(paths)
+    assert came.stats["fleet/silent"] >= 1
+    assert not any(item["marks"] for item in came.items)
+
+
+def test_few_requests_that_get_no_answer_run_out_of_retries(
+    closed_port: socket.socket, tmp_path: Path
+) -> None:
+    """They fail less often than it takes to know that it is the host's fault."""
+    base = f"http://{HOST}:{closed_port.getsockname()[1]}/run"
+    came = Crawl(tmp_path, base, *(f"/leaf/{number}" for number in range(3)), FLEET_BREAKER=10).came()
+    assert len(came.items) == came.stats["retry/max_reached"] == 3
+    assert "fleet/silent" not in came.stats
 
 
 def probed_in_vain(crawl: Crawl, times: int) -> str:
@@ -365,6 +419,9 @@ def test_a_request_that_was_held_up_does_not_come_at_the_time_of_another(
     assert came.stats["fleet/late"] >= 1
     assert min(came.gaps) >= 0.5 * 0.4, came.gaps
     assert not any(item["marks"] for item in came.items)
+    # It went back as what it was.
+    assert came.stats["scheduler/enqueued"] == len(paths)
+    assert came.stats["scheduler/dequeued"] > len(paths)
 
 
 def test_downloads_inside_callbacks_keep_the_pace(site: Site, base: str, tmp_path: Path) -> None:

@@ -1,4 +1,7 @@
-"""Requests that were handed out too early: they go back to the store, and nobody hears of it."""
+"""Requests that were handed out too early: they go back to the store, and nobody hears of it.
+
+What these functions give is what a downloader middleware returns. Neither is a retry: nothing counts it.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +13,20 @@ if TYPE_CHECKING:
     from scrapy_fleet.crawl.scheduler import Scheduler
 
 
-def again(scheduler: Scheduler, request: Request) -> Request:
-    """What a downloader middleware returns to have a leased request handed out once more.
+def back(scheduler: Scheduler, request: Request) -> Request:
+    """A leased request that was not sent: its lease is released, and its entry is as if it had never left.
 
-    It is not a retry: nothing counts it. The new one is stored together with the end of the old one, so
-    that a crash neither loses nor doubles it.
+    Nothing can have come of it yet, so nothing needs to be stored before.
+    """
+    copy = request.replace(dont_filter=True)
+    scheduler.running.give_back(request, copy)
+    return copy
+
+
+def again(scheduler: Scheduler, request: Request) -> Request:
+    """A leased request that was sent in vain: a new entry takes its place, which may be changed.
+
+    It is stored together with the end of the old one, so that a crash neither loses nor doubles it.
     """
     copy = request.replace(dont_filter=True)
     scheduler.parents.note(copy, request)

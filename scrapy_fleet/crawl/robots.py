@@ -25,7 +25,9 @@ from scrapy.utils.misc import build_from_crawler, load_object
 from scrapy.utils.python import to_unicode
 from twisted.internet.defer import Deferred
 
-from scrapy_fleet.crawl.again import again
+from scrapy_fleet.crawl.again import back
+from scrapy_fleet.crawl.asides import SPOKEN_FOR, refusal
+from scrapy_fleet.crawl.retry_after import retry_after
 from scrapy_fleet.crawl.robots_memory import Memory, Robots, distance_of
 from scrapy_fleet.crawl.robots_paper import Ages, Fetched, Look, cut, look, pack
 from scrapy_fleet.crawl.seam import scheduler_of
@@ -137,7 +139,7 @@ class FleetRobotsTxtMiddleware(RobotsTxtMiddleware):
     def _back(self, request: Request) -> Request:
         if self._lease(request) is None:
             raise IgnoreRequest("The crawl is closing, robots.txt is not known")
-        return again(self._scheduler, request)
+        return back(self._scheduler, request)
 
     def _agent_of(self, request: Request) -> str | bytes:
         return self._agent or request.headers.get(b"User-Agent") or self._usual_agent
@@ -212,9 +214,9 @@ class FleetRobotsTxtMiddleware(RobotsTxtMiddleware):
                 return Look()
             await maybe_deferred_to_future(scheduler.loop.pause(pause))
             pause = min(2 * pause, last)
-        fetched = await self._fetch(request)
+        fetched = await self._fetch(request, rules_known=found.old is not None and found.old.body is not None)
         if fetched.failed and found.old is not None:
-            fetched = Fetched(found.old.body, fetched.failed)
+            fetched = Fetched(found.old.body, fetched.failed, fetched.retry_after)
         frontier.ask(lambda store: store.write_paper(name, pack(fetched)), lambda _: None)
         return Look(fetched, ages.of(fetched))
 
@@ -237,7 +239,7 @@ class FleetRobotsTxtMiddleware(RobotsTxtMiddleware):
         watch()
         return await maybe_deferred_to_future(answer)
 
-    async def _fetch(self, request: Request) -> Fetched:
+    async def _fetch(self, request: Request, *, rules_known: bool) -> Fetched:
         """Ask the site, past the scheduler as Scrapy does it."""
         url = urlparse_cached(request)
         asking = Request(
@@ -246,6 +248,7 @@ class FleetRobotsTxtMiddleware(RobotsTxtMiddleware):
             meta={"dont_obey_robotstxt": True},
             callback=NO_CALLBACK,
         )
+        SPOKEN_FOR.add(asking)
         assert self._scheduler.options is not None
         if self._scheduler.options.plan.backoff.failures:
             asking.meta["dont_retry"] = True  # it is asked again, but not at once
@@ -263,8 +266,18 @@ class FleetRobotsTxtMiddleware(RobotsTxtMiddleware):
         self._count("robotstxt/response_count")
         self._count(f"robotstxt/response_status_count/{response.status}")
         if response.status == 429 or response.status >= 500:
-            return Fetched(None, f"robots.txt answered {response.status}")
+            failed = f"robots.txt answered {response.status}"
+            self._tell_refusal(request, asking, response, "" if rules_known else failed)
+            return Fetched(None, failed, retry_after(response) or 0.0)
         return Fetched(cut(response.body) if 200 <= response.status < 300 else b"")
+
+    def _tell_refusal(self, request: Request, asking: Request, response: Response, failed: str) -> None:
+        """It is also an answer of the host, which is left alone as if it had refused a page."""
+        scheduler, lease = self._scheduler, self._lease(request)
+        assert scheduler.frontier is not None
+        slot = scheduler.seam.slot_key(asking) if lease is None else lease.slot
+        if (notice := refusal(slot, response, failed)) is not None:
+            scheduler.frontier.notice(notice)
 
     async def _download(self, request: Request) -> Response:
         engine: Any = self.crawler.engine

@@ -27,6 +27,8 @@ class Fetched(Struct, frozen=True, array_like=True):
     """The rules; none if everything is allowed. None: they are not known, nothing is allowed."""
     failed: str = ""
     """Why the site could not be asked. The rules are then those it had before, if they are known."""
+    retry_after: float = 0.0
+    """For how many seconds it then wants to be left alone."""
 
 
 def cut(body: bytes) -> bytes:
@@ -59,7 +61,10 @@ class Ages(NamedTuple):
     def of(self, fetched: Fetched | None) -> float:
         if fetched is None:
             return _TOO_OLD
-        return min(self.failed, self.fetched) if fetched.failed else self.fetched
+        if not fetched.failed:
+            return self.fetched
+        # It is asked again when it may be, and not later.
+        return min(self.fetched, max(self.failed, 0.9 * fetched.retry_after))
 
 
 class Look(NamedTuple):

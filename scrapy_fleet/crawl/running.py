@@ -22,6 +22,7 @@ class Running:
     def __init__(self) -> None:
         self._leased: dict[Request, tuple[int, float]] = {}
         self._unsent: set[Request] = set()
+        self._returning: dict[Request, tuple[Request, int]] = {}
         self._items: dict[int, list[bytes | Beside]] = {}
         self._local: dict[Request, tuple[int | None, float]] = {}
         self._queue: list[tuple[int, int, Request, int | None]] = []
@@ -45,6 +46,20 @@ class Running:
             return None
         self._unsent.discard(request)
         return self._leased[request][0]
+
+    def give_back(self, request: Request, stand_in: Request) -> None:
+        """A leased request is to go back unsent; it runs until its stand-in has come to the scheduler."""
+        self._returning[stand_in] = request, self._leased[request][0]
+
+    def take_back(self, stand_in: Request) -> int | None:
+        """The lease of the request that this one stands for, which does not run any more; None if it stands
+        for none."""
+        if not self._returning or (found := self._returning.pop(stand_in, None)) is None:
+            return None
+        request, token = found
+        if request in self._leased:
+            self.forget(request)
+        return token
 
     def token(self, request: Request | None) -> int | None:
         """The lease that brings this request, or what comes of it, again should this worker die."""

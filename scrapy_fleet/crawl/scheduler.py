@@ -203,6 +203,9 @@ class Scheduler(BaseScheduler):
             if self.failure is None:
                 logger.warning("%s came after the crawl had closed and is not stored.", request)
             return False
+        if (returned := self.running.take_back(request)) is not None:
+            self.frontier.release(returned)
+            return True
         key: int | None = None
         parent = self.parents.take(request)
         try:

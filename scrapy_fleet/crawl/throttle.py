@@ -1,22 +1,24 @@
 """Next to the downloader: what downloads tell about their hosts, and what is not to be downloaded now.
 
-Every download of a leased request ends with a sample for its slot. Requests that came too late, that the
-site refused because it is asked too often, or that were only to find out whether it answers, go back to the
-store and wait there, uncounted: they are no retries.
+Every download of a leased request ends with a sample for its slot; of others, refusals are told. Requests
+that came too late, that the site refused because it is asked too often, or that were only to find out whether
+it answers, go back to the store and wait there, uncounted: they are no retries. So do those that have no
+retry left when the whole site falls silent.
 """
 
 from __future__ import annotations
 
 import logging
 from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet
 
 from scrapy import Request, Spider, signals
 from scrapy.http import Response
 from scrapy.utils.misc import load_object
 
 from scrapy_fleet.ahead import JUDGED_FROM
-from scrapy_fleet.crawl.again import again
+from scrapy_fleet.crawl.again import again, back
+from scrapy_fleet.crawl.asides import SPOKEN_FOR, refusal
 from scrapy_fleet.crawl.debug_lines import DebugLines
 from scrapy_fleet.crawl.retry_after import retry_after
 from scrapy_fleet.crawl.seam import scheduler_of
@@ -36,9 +38,10 @@ WRITTEN, CONNECTED = 1, 3
 """Turns of the loop until a request is written: to a known host, and where it has to connect first."""
 SLACK = 0.1
 """For how long a request may wait in the downloader, as a part of its slot's distance."""
-MOST_LATE, MOST_REFUSED = 5, 10
-LATE, REFUSED = "_fleet_late", "_fleet_refused"
+MOST_LATE, MOST_REFUSED, MOST_SILENT = 5, 10, 3
+REFUSED, SILENT = "_fleet_refused", "_fleet_silent"
 """How often a request went back, in its ``meta``."""
+MOST_REMEMBERED = 10_000
 
 
 class Download:
@@ -74,6 +77,11 @@ class Retrying:
         times = meta.get("max_retry_times")
         return self._enabled and not meta.get("dont_retry") and (self._times if times is None else times) > 0
 
+    def is_last(self, request: Request) -> bool:
+        """Whether it is given up if it fails now."""
+        times = request.meta.get("max_retry_times")
+        return bool(request.meta.get("retry_times", 0) >= (self._times if times is None else times))
+
     def allowed_for(self, request: Request, status: int, spider: Spider | None) -> bool:
         return (
             status in self._statuses and self.allowed(request) and not self._is_shown(request, status, spider)
@@ -100,6 +108,12 @@ class ThrottleMiddleware:
         self.crawler = crawler
         self._retrying = Retrying(crawler.settings)
         self._downloads: WeakKeyDictionary[Request, Download] = WeakKeyDictionary()
+        self._asides: WeakSet[Request] = WeakSet()
+        """Downloads without a lease."""
+        self._late: dict[int, int] = {}
+        """How often requests came too late, by the hash of what is stored of them."""
+        self._silences: dict[str, int] = {}
+        """How many downloads in a row have got no answer, by slot, as far as this worker knows."""
         self._debug: DebugLines | None = None
         self._watches = False
         if crawler.settings.getbool("AUTOTHROTTLE_DEBUG"):
@@ -120,18 +134,19 @@ class ThrottleMiddleware:
 
     def process_request(self, request: Request, spider: Spider | None = None) -> Request | None:
         scheduler = scheduler_of(self.crawler)
-        token = scheduler.running.send(request) if scheduler is not None else None
-        if scheduler is None or scheduler.frontier is None or token is None:
+        if scheduler is None or scheduler.frontier is None:
+            return None
+        token = scheduler.running.send(request)
+        if token is None:
+            self._asides.add(request)
             return None
         lease = scheduler.frontier.lease(token)
         if lease is None:
             # It has gone to another worker; this one drops it.
-            return again(scheduler, request)
-        if lease.pace >= JUDGED_FROM and self._is_late(scheduler, lease):
-            times = request.meta.get(LATE, 0)
-            if times < MOST_LATE:
-                self._count("fleet/late")
-                return self._back(scheduler, request, LATE)
+            return back(scheduler, request)
+        if lease.pace >= JUDGED_FROM and self._is_late(scheduler, lease) and self._may_be_late(lease):
+            self._count("fleet/late")
+            return back(scheduler, request)
         known = scheduler.seam.delay_in_downloader(lease.slot) is not None
         self._downloads[request] = Download(lease, WRITTEN if known else CONNECTED)
         if leeway_of(lease.pace) and not self._watches:
@@ -161,6 +176,17 @@ class ThrottleMiddleware:
         late = scheduler.frontier.is_late(lease.token)
         return late or scheduler.seam.wait_in_downloader(lease.slot) > SLACK * lease.pace
 
+    def _may_be_late(self, lease: Lease) -> bool:
+        """It can wait for another time: it has not done so often, as far as this worker knows."""
+        key = hash((lease.slot, lease.payload))
+        times = self._late.pop(key, 0)
+        if times >= MOST_LATE:
+            return False
+        if len(self._late) >= MOST_REMEMBERED:
+            self._late.clear()
+        self._late[key] = times + 1
+        return True
+
     def _keep_in_step(self, scheduler: Scheduler, lease: Lease) -> None:
         """The downloader's slot heeds what holds for the host now."""
         seam, slot, delay = scheduler.seam, lease.slot, UNDER * lease.pace
@@ -180,7 +206,9 @@ class ThrottleMiddleware:
     ) -> Request | Response:
         download = self._downloads.pop(request, None)
         if download is None:
+            self._tell_refusal(request, response)
             return response
+        self._silences.pop(download.lease.slot, None)
         self._sample(download, request, response)
         refused = response.status == 429 or (response.status == 503 and retry_after(response) is not None)
         if (
@@ -190,8 +218,8 @@ class ThrottleMiddleware:
         ):
             self._count("fleet/refused")
             logger.debug("%s was refused (%d): it waits with its host.", request, response.status)
-            return self._back(self._scheduler, request, REFUSED, self._retrying.lower(request))
-        request.meta.pop(LATE, None)
+            return self._again(request, REFUSED)
+        request.meta.pop(SILENT, None)
         if not refused:
             request.meta.pop(REFUSED, None)
         return response
@@ -204,21 +232,51 @@ class ThrottleMiddleware:
             return None
         silent = self._retrying.is_silence(exception)
         self._end(download, Sample(download.lease.token, failed=_shortly(exception) if silent else ""))
-        if silent and download.lease.probe and self._retrying.allowed(request):
+        if not silent:
+            return None
+        slot = download.lease.slot
+        if len(self._silences) >= MOST_REMEMBERED:
+            self._silences.clear()
+        self._silences[slot] = self._silences.get(slot, 0) + 1
+        if not self._retrying.allowed(request):
+            return None
+        if download.lease.probe:
             self._count("fleet/probes_failed")
-            logger.debug("%s still gives no answer: %s", download.lease.slot, exception)
-            return self._back(self._scheduler, request, None, self._retrying.lower(request))
+            logger.debug("%s still gives no answer: %s", slot, exception)
+            return self._again(request)
+        waited = request.meta.get(SILENT, 0)
+        if waited < MOST_SILENT and self._retrying.is_last(request) and self._falls_silent(slot):
+            self._count("fleet/silent")
+            logger.debug("%s gives no answer any more, %s waits with it.", slot, request)
+            return self._again(request, SILENT)
         return None
 
-    def _back(
-        self, scheduler: Scheduler, request: Request, counter: str | None, priority: int | None = None
-    ) -> Request:
-        copy = again(scheduler, request)
+    def _falls_silent(self, slot: str) -> bool:
+        """Whether the breaker trips, as far as this worker can tell, or would if what is under way failed."""
+        assert self._scheduler.options is not None
+        enough = self._scheduler.options.plan.backoff.failures
+        silences = self._silences[slot]
+        under_way = sum(download.lease.slot == slot for download in self._downloads.values())
+        # One may fail for reasons of its own.
+        return 0 < enough <= silences + under_way and silences > 1
+
+    def _again(self, request: Request, counter: str | None = None) -> Request:
+        """It waits behind others."""
+        copy = again(self._scheduler, request)
         if counter is not None:
             copy.meta[counter] = copy.meta.get(counter, 0) + 1
-        if priority is not None:
-            copy.priority = priority
+        copy.priority = self._retrying.lower(request)
         return copy
+
+    def _tell_refusal(self, request: Request, response: Response) -> None:
+        """Of a download without a lease, and not of an answer from a cache."""
+        scheduler = scheduler_of(self.crawler)
+        if request not in self._asides or request in SPOKEN_FOR or scheduler is None:
+            return
+        self._asides.discard(request)
+        notice = refusal(scheduler.seam.slot_key(request), response)
+        if notice is not None and scheduler.frontier is not None:
+            scheduler.frontier.notice(notice)
 
     # Samples
 

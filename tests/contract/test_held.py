@@ -166,6 +166,13 @@ def test_a_longer_distance_of_robots_txt_is_told(store: Store) -> None:
     assert hand.commit(notices=(Notice("a", distance=1.0),)).held == ()
 
 
+def test_a_refusal_of_what_has_no_lease_is_told(make_store: Callable[..., Store]) -> None:
+    one, two = start(make_store(), "w1", "w2")
+    assert one.commit(notices=(Notice("a", status=429, retry_after=60.0),)).held == ("a",)
+    assert two.commit().held == ("a",)
+    assert one.commit(notices=(Notice("a", status=503),)).held == ()
+
+
 def test_autothrottle_is_not_told(store: Store) -> None:
     (hand,) = start(store, plan=Plan(rule=Rule(concurrency=100), auto=Auto(start=0.125)))
     token = leases_of(hand, "a")[0]

@@ -90,6 +90,8 @@ notices = st.builds(
     slot=st.sampled_from((*SLOTS, "never met")),
     distance=st.sampled_from((None, None, 0.0, 0.5, 3.0)),
     failed=st.sampled_from(("", "", "robots.txt: 503")),
+    status=st.sampled_from((None, None, 200, 429, 503)),
+    retry_after=st.sampled_from((None, None, 0.0, 1.0, 40.0)),
 )
 overrides = st.none() | st.builds(
     Override,

@@ -573,6 +573,52 @@ def test_a_slot_may_be_left_alone_for_another_reason(store: Store, clock: Clock)
     assert [lease.probe for lease in hand.lease()] == [True]
 
 
+@pytest.mark.parametrize(
+    ("notice", "seconds", "reason"),
+    [
+        (Notice("a", status=429, retry_after=100.0), 100, "429, Retry-After"),
+        (Notice("a", status=503, retry_after=0.0), 8, "503"),
+        (Notice("a", status=429), 8, "429"),
+    ],
+)
+def test_a_refusal_of_what_has_no_lease_holds_the_slot(
+    make_store: Callable[..., Store], clock: Clock, notice: Notice, seconds: float, reason: str
+) -> None:
+    hand, other = start(make_store()), Hand(make_store(), "other", WIDE)
+    hand.commit(notices=(notice,))
+    seen = view(other.store)
+    assert (seen.reason, seen.next_in) == (reason, pytest.approx(seconds))
+    assert other.lease() == []
+    clock.advance(seconds - 2 * HORIZON)
+    assert other.lease() == []
+    clock.advance(2 * HORIZON)
+    assert [lease.probe for lease in other.lease(2)] == [False, False]
+    # Twice as long the next time, as after any refusal.
+    hand.commit(notices=(Notice("a", status=503),))
+    assert view(other.store).next_in == pytest.approx(16)
+
+
+@pytest.mark.parametrize("status", [None, 200, 404, 500])
+def test_any_other_answer_to_what_has_no_lease_changes_nothing(store: Store, status: int | None) -> None:
+    hand = start(store)
+    before = view(store)
+    hand.commit(notices=(Notice("a", status=status, retry_after=100.0),))
+    assert view(store) == before
+
+
+def test_a_refused_robots_txt_is_silence_and_a_refusal(store: Store, clock: Clock) -> None:
+    hand = start(store)
+    hand.commit(notices=(Notice("a", failed="robots.txt: 503", status=503),))
+    assert (view(store).reason, view(store).next_in) == ("no answer: robots.txt: 503", pytest.approx(8))
+    hand.commit(notices=(Notice("a", failed="robots.txt: 503", status=503, retry_after=100.0),))
+    assert (view(store).reason, view(store).next_in) == ("503, Retry-After", pytest.approx(100))
+    clock.advance(100)
+    assert [lease.probe for lease in hand.lease()] == [True]
+    clock.advance(BACKOFF.patience)
+    hand.commit(notices=(Notice("a", failed="robots.txt: 503", status=503, retry_after=100.0),))
+    assert view(store).reason == "given up: no answer: robots.txt: 503"
+
+
 def test_a_new_run_forgets_how_the_sites_behaved(store: Store) -> None:
     hand = start(store, count=1)
     lease = one(hand)

@@ -11,6 +11,7 @@ from typing import Any
 from scrapy import signals
 from scrapy.crawler import Crawler
 from scrapy.http import Request, Response
+from scrapy.pipelines.files import FilesPipeline
 from twisted.python.failure import Failure
 
 from scrapy_fleet.crawl.debug_lines import DebugLines
@@ -83,6 +84,48 @@ class Inline(Asks):
     async def parse(self, response: Response) -> Any:  # type: ignore[override]
         inner = await self.fetch(self.get(f"/leaf/inner-{response.url.rpartition('/')[2]}"))
         return [show(response), show(inner)]
+
+
+class RefusedInline(Asks):
+    """The first page brings another one, which is downloaded inside the callback; then there are more."""
+
+    name = "refused_inline"
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.aside = self.paths.pop()
+
+    async def parse(self, response: Response) -> Any:  # type: ignore[override]
+        if "first" not in response.url:
+            return None
+        inner = await self.fetch(self.get(self.aside, meta={"dont_retry": True}))
+        return [show(inner), *(self.get(f"/leaf/{number}") for number in range(3))]
+
+
+class RefusedFile(RefusedInline):
+    """The same, with a file of an item; more comes when the item is there."""
+
+    name = "refused_file"
+    custom_settings = {
+        "ITEM_PIPELINES": {FilesPipeline: 1},
+        "FILES_STORE": "files",
+        "RETRY_ENABLED": False,
+        "LOG_LEVEL": "CRITICAL",
+    }
+
+    @classmethod
+    def from_crawler(cls, crawler: Crawler, *args: Any, **kwargs: Any) -> RefusedFile:
+        spider = super().from_crawler(crawler, *args, **kwargs)
+        crawler.signals.connect(spider.scraped, signals.item_scraped)
+        return spider
+
+    async def parse(self, response: Response) -> Any:  # type: ignore[override]
+        return {"file_urls": [self.base + self.aside]} if "first" in response.url else None
+
+    def scraped(self) -> None:
+        assert self.crawler.engine is not None
+        for number in range(3):
+            self.crawler.engine.crawl(self.get(f"/leaf/{number}"))
 
 
 class Beside:

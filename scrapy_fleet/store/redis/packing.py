@@ -123,6 +123,8 @@ def notices(notices: Iterable[Notice]) -> bytes:
         _name(notice.slot)
         + _double(-1.0 if notice.distance is None else notice.distance)
         + _name(notice.failed)
+        + _short(notice.status or 0)
+        + _double(notice.retry_after or 0.0)
         for notice in notices
     )
 

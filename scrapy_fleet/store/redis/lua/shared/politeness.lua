@@ -115,10 +115,11 @@ local function make_polite()
     if crawl.auto == 1 and latency >= 0 then throttle(m, latency, status, least) end
   end
 
-  -- Something else was learnt about the slot; `distance` is -1 if not that.
-  function own.noticed(m, distance, failed)
+  -- Something else was learnt about the slot; `distance` is -1 if not that, the others are as above.
+  function own.noticed(m, distance, failed, status, retry_after)
     if distance >= 0 then m.robots = distance end
     if failed ~= '' then fail(m, failed, math.max(1, plan.failures)) end
+    if (status == 429 or status == 503) and m.lost == 0 then refuse(m, status, retry_after) end
   end
 
   -- The delay of the slot's rule.

@@ -54,12 +54,12 @@ end
 local function take_notices(notices)
   local at = 1
   while at <= #notices do
-    local name, distance, failed
-    name, distance, failed, at = unpack_struct('<Hc0dHc0', notices, at)
+    local name, distance, failed, status, retry_after
+    name, distance, failed, status, retry_after, at = unpack_struct('<Hc0dHc0Hd', notices, at)
     local slot = slot_of(name)
     local before = slot.delay
     local rules = polite()
-    rules.learn(slot, rules.noticed, distance, failed)
+    rules.learn(slot, rules.noticed, distance, failed, status, retry_after)
     if slot.delay > before then rules.announce(slot) end
   end
 end
