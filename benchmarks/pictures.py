@@ -80,20 +80,6 @@ def redis(results: dict[str, Any]) -> str:
     )
 
 
-def pace(results: dict[str, Any]) -> str:
-    names = {"stock": "Scrapy", "peer": PEER, "fleet": f"{OURS}, SQLite", "fleet-redis": f"{OURS}, Redis"}
-    found = {
-        f"{many} worker{'s' * (many != '1')}": {
-            name: 100 * float(statistics.mean(run["close"] for run in runs))
-            for name, runs in named(sides, names)
-        }
-        for many, sides in results["runs"].items()
-    }
-    note = "8 hosts, a delay of 0.5 s each, as the hosts see it."
-    title = "Requests that come too soon"
-    return groups(title, found, unit="%", note=f"Lower is better. {note}", wide=HALF)
-
-
 def memory(results: dict[str, Any]) -> str:
     [server, sides], *_ = results["memory"].items()
     records = {
@@ -115,7 +101,6 @@ MAKERS: dict[str, tuple[str, Callable[[dict[str, Any]], str]]] = {
     "readme-speed.svg": ("crawl", speed),
     "readme-redis.svg": ("fleet", redis),
     "readme-memory.svg": ("fleet", memory),
-    "readme-pace.svg": ("pace", pace),
 }
 """File, part, and what draws it."""
 

@@ -183,7 +183,6 @@ def measured() -> dict[str, Any]:
             "memory": {"Redis 1": sizes},
             "records": 9,
         },
-        "pace": {"runs": {"1": {"stock": runs(close=0.0)}, "3": {"fleet-redis": runs(close=0.0)}}},
     }
 
 
