@@ -35,7 +35,6 @@ def tell(
     noise: Iterable[str],
 ) -> None:
     """Print it, and write it where that was asked for."""
-    """Print it, and write it where that was asked for."""
     print(f"\n{tables}\n")
     for goal in goals:
         print(goal.show())

@@ -10,9 +10,7 @@ of the files that were filled are then crawled for a while by real workers, to s
 
 from __future__ import annotations
 
-import argparse
 import contextlib
-import json
 import sqlite3
 import statistics
 import time
@@ -22,6 +20,7 @@ from typing import Any, NamedTuple
 
 from scrapy import Request
 
+from benchmarks import command
 from benchmarks.host import Host, serving
 from benchmarks.measure import Goal, Spread, run_worker, scratch, table
 from benchmarks.queue import BATCH, SPIDER, Flow
@@ -280,26 +279,17 @@ def plots(results: dict[str, Any]) -> dict[str, str]:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser("python -m benchmarks.curves", description="Measure growing crawls.")
+    parser = command.parser("curves", "Measure growing crawls.")
     parser.add_argument("--rounds", type=int)
     parser.add_argument("--most", type=int, metavar="N", help="no more waiting requests than so many")
-    parser.add_argument("--json", type=Path, help="write what was measured to this file")
-    parser.add_argument("--quick", action="store_true", help="only see that it works")
-    parser.add_argument("--short", action="store_true", help="smaller sizes")
     args = parser.parse_args(arguments)
-    options = dict(QUICK if args.quick else SHORT if args.short else FULL)
+    options = command.size_of(args, QUICK, SHORT, FULL)
     if args.rounds:
         options["rounds"] = args.rounds
     if args.most:
         options["sizes"] = [size for size in options["sizes"] if size <= args.most]
-    began = time.monotonic()
     results = measure(**options)
-    print(f"\n{tables(results)}\n")
-    for line in [*(goal.show() for goal in goals(results)), *(f"noisy: {line}" for line in noise(results))]:
-        print(line)
-    print(f"It took {time.monotonic() - began:.0f} s.")
-    if args.json:
-        args.json.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    command.tell(args, results, tables(results), goals(results), noise(results))
 
 
 if __name__ == "__main__":

@@ -219,14 +219,8 @@ def measure(
     seconds: float = 10.0,
     beside: bool = True,
 ) -> dict[str, Any]:
-    results: dict[str, Any] = {"rounds": rounds, "slow": slow, "peer": None, "no_peer": "it was left out"}
-    python = None
-    if beside:
-        try:
-            python = peer.python()
-            results["peer"] = peer.peer_version(python)
-        except peer.NoPeer as error:
-            results["no_peer"] = f"it cannot be installed: {error}"
+    results: dict[str, Any] = {"rounds": rounds, "slow": slow}
+    python = peer.look(results, wanted=beside)
     with serving() as host, scratch() as folder:
         results["server"] = host.name
         results["latency"] = latency(host, folder, pushes, crowds, python)

@@ -185,14 +185,8 @@ def measure(
     timeout: float = 3.0,
 ) -> dict[str, Any]:
     """Everything; ``beside=False`` leaves scrapy-redis out, ``server`` is a program to run as the server."""
-    results: dict[str, Any] = {"pages": pages, "rounds": rounds, "peer": None, "no_peer": "it was left out"}
-    python = None
-    if beside:
-        try:
-            python = peer.python()
-            results["peer"] = peer.peer_version(python)
-        except peer.NoPeer as error:
-            results["no_peer"] = f"it cannot be installed: {error}"
+    results: dict[str, Any] = {"pages": pages, "rounds": rounds}
+    python = peer.look(results, wanted=beside)
     sides = ["fleet", "peer", "peer-stats"] if python else ["fleet"]
     results["records"], results["memory"] = records, {}
     for program in [server] if server else programs():

@@ -10,7 +10,6 @@ lost by nature, and it begins anew.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import signal
@@ -27,7 +26,7 @@ from random import Random
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-from benchmarks import peer
+from benchmarks import command, peer
 from benchmarks.crawl import ADDON, VARIANTS
 from benchmarks.host import serving
 from benchmarks.loss_report import NEEDS_PEER, ON_SERVER, SIDES, goals, noise, plots, tables
@@ -206,15 +205,10 @@ def measure(
     seed: int = 1,
 ) -> dict[str, Any]:
     """``pages`` and ``rounds`` by site; ``seconds`` is how long the server is away."""
-    results: dict[str, Any] = {"pages": pages, "seconds": seconds, "peer": None, "no_peer": "it was left out"}
-    chosen, python = sides or list(SIDES), None
-    if NEEDS_PEER & set(chosen):
-        try:
-            python = peer.python()
-            results["peer"] = peer.peer_version(python)
-        except peer.NoPeer as error:
-            results["no_peer"] = f"it cannot be installed: {error}"
-            chosen = [side for side in chosen if side not in NEEDS_PEER]
+    results: dict[str, Any] = {"pages": pages, "seconds": seconds}
+    chosen = sides or list(SIDES)
+    python = peer.look(results, wanted=bool(NEEDS_PEER & set(chosen)))
+    chosen = [side for side in chosen if python or side not in NEEDS_PEER]
     chance = Random(seed)
     kills: dict[str, Any] = {site: {side: [] for side in chosen} for site in rounds}
     away: dict[str, Any] = {kind: {side: [] for side in chosen if side in ON_SERVER} for kind in outages}
@@ -244,21 +238,9 @@ def measure(
 
 
 def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser("python -m benchmarks.loss", description="Count what a crash costs.")
-    parser.add_argument("--quick", action="store_true", help="only see that it works")
-    parser.add_argument("--short", action="store_true", help="a minute")
-    parser.add_argument("--json", type=Path, help="write what was measured to this file")
-    args = parser.parse_args(arguments)
-    began = time.monotonic()
-    results = measure(**(QUICK if args.quick else SHORT if args.short else FULL))
-    print(f"\n{tables(results)}\n")
-    for goal in goals(results):
-        print(goal.show())
-    for line in noise(results):
-        print(f"noisy: {line}")
-    print(f"It took {time.monotonic() - began:.0f} s.")
-    if args.json:
-        args.json.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    args = command.parser("loss", "Count what a crash costs.").parse_args(arguments)
+    results = measure(**command.size_of(args, QUICK, SHORT, FULL))
+    command.tell(args, results, tables(results), goals(results), noise(results))
 
 
 if __name__ == "__main__":

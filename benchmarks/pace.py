@@ -10,9 +10,7 @@ has a site and (on Redis) a server of its own.
 
 from __future__ import annotations
 
-import argparse
 import itertools
-import json
 import statistics
 import time
 from collections import defaultdict
@@ -21,7 +19,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchmarks import peer
+from benchmarks import command, peer
 from benchmarks.crawl import ADDON
 from benchmarks.host import serving
 from benchmarks.measure import Goal, Spread, scratch, start_worker, table
@@ -132,15 +130,9 @@ def measure(
     seconds: float, rounds: int, *, sides: list[str] | None = None, workers: list[int] | None = None
 ) -> dict[str, Any]:
     results: dict[str, Any] = {"seconds": seconds, "rounds": rounds}
-    results |= {"peer": None, "no_peer": "it was left out"}
-    chosen, python = sides or list(SIDES), None
-    if "peer" in chosen:
-        try:
-            python = peer.python()
-            results["peer"] = peer.peer_version(python)
-        except peer.NoPeer as error:
-            results["no_peer"] = f"it cannot be installed: {error}"
-            chosen = [side for side in chosen if side != "peer"]
+    chosen = sides or list(SIDES)
+    python = peer.look(results, wanted="peer" in chosen)
+    chosen = [side for side in chosen if python or side != "peer"]
     runs: dict[str, Any] = {}
     for number, many in itertools.product(range(rounds), workers or [1, 3]):
         there = [side for side in chosen if many == 1 or side not in ALONE]
@@ -237,21 +229,9 @@ def plots(results: dict[str, Any]) -> dict[str, str]:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser("python -m benchmarks.pace", description="See how polite crawls are.")
-    parser.add_argument("--quick", action="store_true", help="only see that it works")
-    parser.add_argument("--short", action="store_true", help="less than a minute")
-    parser.add_argument("--json", type=Path, help="write what was measured to this file")
-    args = parser.parse_args(arguments)
-    began = time.monotonic()
-    results = measure(**(QUICK if args.quick else SHORT if args.short else FULL))
-    print(f"\n{tables(results)}\n")
-    for goal in goals(results):
-        print(goal.show())
-    for line in noise(results):
-        print(f"noisy: {line}")
-    print(f"It took {time.monotonic() - began:.0f} s.")
-    if args.json:
-        args.json.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    args = command.parser("pace", "See how polite crawls are.").parse_args(arguments)
+    results = measure(**command.size_of(args, QUICK, SHORT, FULL))
+    command.tell(args, results, tables(results), goals(results), noise(results))
 
 
 if __name__ == "__main__":

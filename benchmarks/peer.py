@@ -40,6 +40,20 @@ def peer_version(interpreter: str) -> str:
     return version_of(SCRAPY_REDIS)
 
 
+def look(results: dict[str, Any], *, wanted: bool = True) -> str | None:
+    """The Python that has scrapy-redis, or None. The results tell its version, or why there is none."""
+    results |= {"peer": None, "no_peer": "it was left out"}
+    if not wanted:
+        return None
+    try:
+        found = python()
+        results["peer"] = peer_version(found)
+    except NoPeer as error:
+        results["no_peer"] = f"it cannot be installed: {error}"
+        return None
+    return found
+
+
 def memory(interpreter: str, port: int, number: int) -> dict[str, float]:
     """Bytes on the server for a waiting request and for a seen URL."""
     command = [interpreter, "-m", "benchmarks.peer", str(port), str(number)]

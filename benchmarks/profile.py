@@ -7,14 +7,11 @@ of one crawl: ``python -m benchmarks.profile --functions [--variant fleet] [--si
 
 from __future__ import annotations
 
-import argparse
-import json
-import time
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from benchmarks import crawl, fleet, functions, peer
+from benchmarks import command, crawl, fleet, functions, peer
 from benchmarks.host import Host, serving
 from benchmarks.measure import Goal, Spread, run_worker, scratch, table
 from benchmarks.sampler import HTTP, OTHER, SPIDER
@@ -61,16 +58,10 @@ def one(side: str, pages: int, host: Host | None, python: str | None) -> dict[st
 
 
 def measure(pages: int, rounds: int, sides: list[str] | None = None) -> dict[str, Any]:
+    results: dict[str, Any] = {"pages": pages, "rounds": rounds}
     chosen = sides or list(SIDES)
-    results: dict[str, Any] = {"pages": pages, "rounds": rounds, "peer": None, "no_peer": "it was left out"}
-    python = None
-    if "peer" in chosen:
-        try:
-            python = peer.python()
-            results["peer"] = peer.peer_version(python)
-        except peer.NoPeer as error:
-            results["no_peer"] = f"it cannot be installed: {error}"
-            chosen = [side for side in chosen if side != "peer"]
+    python = peer.look(results, wanted="peer" in chosen)
+    chosen = [side for side in chosen if python or side != "peer"]
     runs: dict[str, list[dict[str, Any]]] = {side: [] for side in chosen}
     with ExitStack() as stack:
         host = stack.enter_context(serving()) if ON_SERVER.keys() & runs else None
@@ -138,26 +129,17 @@ def plots(results: dict[str, Any]) -> dict[str, str]:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser("python -m benchmarks.profile", description="See where the time goes.")
-    parser.add_argument("--quick", action="store_true", help="only see that it works")
-    parser.add_argument("--short", action="store_true", help="half a minute")
+    parser = command.parser("profile", "See where the time goes.")
     parser.add_argument("--svg", type=Path, help="draw it into this file")
-    parser.add_argument("--json", type=Path, help="write what was measured to this file")
     functions.add_options(parser)
     args = parser.parse_args(arguments)
     if args.functions:
         functions.show(args)
         return
-    began = time.monotonic()
-    results = measure(**(QUICK if args.quick else SHORT if args.short else FULL))
-    print(f"\n{tables(results)}\n")
-    for line in noise(results):
-        print(f"noisy: {line}")
-    print(f"It took {time.monotonic() - began:.0f} s.")
+    results = measure(**command.size_of(args, QUICK, SHORT, FULL))
+    command.tell(args, results, tables(results), goals(results), noise(results))
     if args.svg:
         args.svg.write_text(plots(results)["profile.svg"], encoding="utf-8")
-    if args.json:
-        args.json.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -85,14 +85,8 @@ def measure(
     new: int, pages: int, rounds: int, repeats: int, *, beside: bool = True, server: str | None = None
 ) -> dict[str, Any]:
     """Everything; ``beside=False`` leaves scrapy-redis out, ``server`` is a program to run as the server."""
-    results: dict[str, Any] = {"rounds": rounds, "peer": None, "no_peer": "it was left out"}
-    python = None
-    if beside:
-        try:
-            python = peer.python()
-            results["peer"] = peer.peer_version(python)
-        except peer.NoPeer as error:
-            results["no_peer"] = f"it cannot be installed: {error}"
+    results: dict[str, Any] = {"rounds": rounds}
+    python = peer.look(results, wanted=beside)
     sides = [side for side in SIDES if python or not side.startswith("peer")]
     runs: dict[str, list[Any]] = {side: [] for side in sides}
     with ExitStack() as stack:

@@ -12,20 +12,17 @@ frontier small or large.
 
 from __future__ import annotations
 
-import argparse
 import itertools
-import json
 import statistics
-import time
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from scrapy.http import Response
 
+from benchmarks import command
 from benchmarks.crawl import VARIANTS, settings_of
 from benchmarks.fleet import ADDON, way
 from benchmarks.host import serving
@@ -258,23 +255,14 @@ def measure(
 
 
 def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser("python -m benchmarks.shapes", description="Measure chains and trees.")
+    parser = command.parser("shapes", "Measure chains and trees.")
     parser.add_argument("--rounds", type=int)
-    parser.add_argument("--json", type=Path, help="write what was measured to this file")
-    parser.add_argument("--quick", action="store_true", help="only see that it works")
-    parser.add_argument("--short", action="store_true", help="fewer and smaller crawls")
     args = parser.parse_args(arguments)
-    options = dict(QUICK if args.quick else SHORT if args.short else FULL)
+    options = command.size_of(args, QUICK, SHORT, FULL)
     if args.rounds:
         options["rounds"] = args.rounds
-    began = time.monotonic()
     results = measure(**options)
-    print(f"\n{tables(results)}\n")
-    for line in [*(goal.show() for goal in goals(results)), *(f"noisy: {line}" for line in noise(results))]:
-        print(line)
-    print(f"It took {time.monotonic() - began:.0f} s.")
-    if args.json:
-        args.json.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    command.tell(args, results, tables(results), goals(results), noise(results))
 
 
 __all__ = ["FULL", "QUICK", "SHORT", "goals", "measure", "noise", "plots", "tables"]

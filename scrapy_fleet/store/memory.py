@@ -162,9 +162,7 @@ class MemoryStore(MemorySeen, ItemVerbs, PaperVerbs):
         member.seq = batch.seq
         member.known = self._add(batch.adds, now)
         self._meet_keys(batch.marks, now)
-        for start in batch.starts:
-            if start.token in member.holds:
-                member.holds[start.token].begin(start.late)
+        member.begin(batch.starts)
         for sample in batch.samples:
             self._take_sample(member, sample, now)
         for notice in batch.notices:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from scrapy_fleet import politeness
-from scrapy_fleet.model import Entry, Override, Plan, Row, Rule, SlotView, Worker, WorkerView
+from scrapy_fleet.model import Entry, Override, Plan, Row, Rule, SlotView, Start, Worker, WorkerView
 from scrapy_fleet.politeness import Manners
 from scrapy_fleet.store.base import HORIZON
 
@@ -172,6 +172,12 @@ class Member:
     seq: int = -1
     known: tuple[int, ...] = ()
     holds: dict[int, Hold] = field(default_factory=dict)
+
+    def begin(self, starts: tuple[Start, ...]) -> None:
+        """So late did downloads begin, of which it holds some."""
+        for start in starts:
+            if start.token in self.holds:
+                self.holds[start.token].begin(start.late)
 
     def view(self, now: float) -> WorkerView:
         id, host, pid = self.worker.id, self.worker.host, self.worker.pid
