@@ -133,7 +133,7 @@ class Ahead:
         return Start(lease.token, max(0.0, time.monotonic() - due - SLACK * lease.pace))
 
     def forget(self, token: int) -> None:
-        """The lease has ended."""
+        """The lease has ended, or its download has."""
         self._due.pop(token, None)
 
     # Giving back
