@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+QUICK_STATS = "scrapy_fleet.crawl.stats.QuickStatsCollector"
 TOOLS = {"shell", "fetch", "view", "parse", "check", "bench"}
 """Commands that look at single pages: they must not take part in the spider's crawl."""
 
@@ -59,6 +60,7 @@ class Addon:
         _share_robots(settings)
         downloader = settings["DOWNLOADER_MIDDLEWARES"]
         downloader.set("scrapy_fleet.crawl.throttle.ThrottleMiddleware", 100_000, "addon")
+        settings.set("STATS_CLASS", QUICK_STATS, "default")
         # spider.state is kept with the commits, not pickled when the spider closes.
         settings["EXTENSIONS"].set("scrapy.extensions.spiderstate.SpiderState", None, "addon")
         try:

@@ -38,6 +38,8 @@ class Ahead:
         self._due: dict[int, tuple[float, int]] = {}
         """When a paced lease that has not begun should, at the earliest, and as which it came."""
         self._appetite = Appetite()
+        self.taken = 0
+        """How many have been handed out."""
         self._arrived = 0
         self._misses = 0
         self._missed_at = -math.inf
@@ -71,11 +73,20 @@ class Ahead:
 
     def take(self) -> Lease | None:
         """The best one of those that may run now."""
-        now = time.monotonic() + SOON
-        while self._timed and self._timed[0][0] <= now:
-            _, arrived, lease = heapq.heappop(self._timed)
-            heapq.heappush(self._ready, (lease.rank, arrived, lease))
-        return heapq.heappop(self._ready)[2] if self._ready else None
+        if self._timed:
+            now = time.monotonic() + SOON
+            while self._timed and self._timed[0][0] <= now:
+                _, arrived, lease = heapq.heappop(self._timed)
+                heapq.heappush(self._ready, (lease.rank, arrived, lease))
+        if not self._ready:
+            return None
+        self.taken += 1
+        return heapq.heappop(self._ready)[2]
+
+    @property
+    def paced(self) -> bool:
+        """Whether some have their times."""
+        return bool(self._due)
 
     def promote(self, slot: str) -> Lease | None:
         """A download of the slot has ended: the spare that may run in its room."""

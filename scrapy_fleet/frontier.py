@@ -129,7 +129,7 @@ class Frontier:
 
     def settle(self, outcome: Outcome) -> None:
         """What came of a lease; nothing happens if it is not held (any more)."""
-        if self._ahead.spares:
+        if self._ahead.spares and outcome.token in self._downloading:
             self.sample(Sample(outcome.token))  # it ended without a download: another may take its room
         self._downloading.discard(outcome.token)
         if self._held.pop(outcome.token, None) is not None:
@@ -175,7 +175,7 @@ class Frontier:
                 self._wake()
             return None
         self._downloading.add(lease.token)
-        if self.timing.is_low and self._want() > 0:
+        if not (self._woken or self._busy) and self.timing.is_low and self._want() > 0:
             self._wake()
         return lease
 

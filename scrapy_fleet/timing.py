@@ -19,8 +19,8 @@ crawl: then its beats tell it when something does."""
 HEED = 0.5
 """How often a worker that holds leases ahead hears, at the least, whether they may still run."""
 GATHER = 0.02
-"""How long a worker that has little left to run waits for what comes of downloads that have just ended: the
-end of a download and of its callback, in one commit, cost a store less than in two."""
+"""How long, at most, a worker that has little left to run waits for what comes of downloads that have just
+ended: the end of a download and of its callback, in one commit, cost a store less than in two."""
 GRACE = 0.005
 """How long the end of a download waits for what comes of it, where the order is strict."""
 
@@ -42,8 +42,11 @@ class Timing:
         self._poll = POLL_FIRST
         self._patient_until = 0.0
         self._spares_left = 0
-        self._low_at: float | None = None
-        """Since when there has been little left to run."""
+        self._ask_at: float | None = None
+        """When to ask for more, since there is little left to run."""
+        self._answered_at = 0.0
+        self._taken_then = 0
+        """How many leases had been taken when the last answer came."""
 
     def is_time(self, *, pending: bool, waiting: int, free: int, want: int) -> bool:
         """Whether to commit, and ask for ``want`` leases. What counts is whether anything has to be
@@ -64,15 +67,24 @@ class Timing:
             return since >= (POLL_LAST if self._has_spares() else self._poll)
         if not self.is_low:
             return False
-        if self._low_at is None:
-            self._low_at = time.monotonic()
-            self._wake_in(GATHER)
-        return time.monotonic() - self._low_at >= GATHER
+        if self._ask_at is None:
+            wait = self._gather()
+            self._ask_at = time.monotonic() + wait
+            self._wake_in(wait)
+        return time.monotonic() >= self._ask_at
 
     @property
     def is_low(self) -> bool:
         """Whether to ask for more before the last lease is taken, as long as asking brought enough."""
-        return self._plenty and self._ahead.ready <= self._limits.lookahead // 4
+        return self._plenty and self._ahead.ready + self._ahead.spares <= self._limits.lookahead // 4
+
+    def _gather(self) -> float:
+        """Half of the time that what is left will last, if much of it was taken since the last answer."""
+        taken = self._ahead.taken - self._taken_then
+        if 2 * taken <= self._limits.lookahead or self._ahead.paced:
+            return GATHER
+        left = self._ahead.ready + self._ahead.spares
+        return min(GATHER, 0.5 * left * (time.monotonic() - self._answered_at) / taken)
 
     def _starves(self, free: int) -> bool:
         """Nothing to run, and not only few download slots free: those can wait for others to come.
@@ -123,7 +135,8 @@ class Timing:
         """When to ask again, if there is nothing to run."""
         self._spares_left = self._ahead.spares // 2
         self._plenty = len(receipt.leases) == batch.want
-        self._low_at = None
+        self._ask_at = None
+        self._answered_at, self._taken_then = time.monotonic(), self._ahead.taken
         if receipt.leases:
             self.hungry, self._poll = False, POLL_FIRST
             return

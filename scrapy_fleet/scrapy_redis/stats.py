@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from scrapy.statscollectors import StatsCollector
 
 from scrapy_fleet.crawl.seam import EventLoop
+from scrapy_fleet.crawl.stats import Quick
 from scrapy_fleet.model import Beside
 from scrapy_fleet.scrapy_redis import defaults
 from scrapy_fleet.scrapy_redis.beside import Courier, attempt, with_commits
@@ -28,7 +29,7 @@ LAST_WAIT = 5.0
 Kind = Literal["add", "put", "most", "least"]
 
 
-class RedisStatsCollector(StatsCollector):
+class RedisStatsCollector(Quick, StatsCollector):
     """``STATS_CLASS = "scrapy_fleet.scrapy_redis.stats.RedisStatsCollector"``
 
     Counts in memory, as Scrapy's own does: nothing is sent per counter. The hash ``STATS_KEY``

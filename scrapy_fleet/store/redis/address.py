@@ -76,17 +76,32 @@ _OPTIONS: dict[str, Callable[[str], Any]] = {
 }
 
 
+class Whole:
+    """Packs a command into one piece. The client would send large arguments one by one, and a thread that
+    sends something may have to wait for the others of its process before it can go on."""
+
+    def pack(self, name: str, *args: bytes | str | float) -> list[bytes]:
+        words = [*name.split(), *args]
+        parts = [b"*%d\r\n" % len(words)]
+        for word in words:
+            data = word if isinstance(word, bytes) else str(word).encode()
+            parts += (b"$%d\r\n" % len(data), data, b"\r\n")
+        return [b"".join(parts)]
+
+
 def connect(url: str, shown: str) -> Any:
     """A client for the server that a URL names. Nothing is sent yet."""
     try:
         parts = urlsplit(url)
         options = _read_options(parts)
         if parts.scheme == "unix":
-            return redis.Redis(unix_socket_path=unquote(parts.path), **_path_is_all(parts, options))
+            return _in_one_piece(
+                redis.Redis(unix_socket_path=unquote(parts.path), **_path_is_all(parts, options))
+            )
         way = parts.scheme.partition("+")[2]
         path = [unquote(part) for part in parts.path.split("/")[1:] if part]
         if way == "sentinel":
-            return _sentinel(_hosts(parts, 26379), path, options)
+            return _in_one_piece(_sentinel(_hosts(parts, 26379), path, options))
         if way == "cluster":
             if path not in ([], ["0"]) or options.pop("db", 0):
                 raise ValueError("a cluster has no numbered databases")
@@ -95,9 +110,14 @@ def connect(url: str, shown: str) -> Any:
         if path:
             options["db"] = _number(path[0], "the database")
         ((host, port),) = _hosts(parts, 6379)
-        return redis.Redis(host=host, port=port, **options)
+        return _in_one_piece(redis.Redis(host=host, port=port, **options))
     except ValueError as error:
         raise StoreError(f"FLEET_URL = {shown!r} cannot be used: {error}. {_FORMS}") from None
+
+
+def _in_one_piece(client: Any) -> Any:
+    client.connection_pool.connection_kwargs["command_packer"] = Whole()
+    return client
 
 
 def _read_options(parts: SplitResult) -> dict[str, Any]:
