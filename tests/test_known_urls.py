@@ -51,6 +51,12 @@ def test_known_links_do_not_reach_scrapy(crawls: Crawls) -> None:
     assert len(fleet.visits) == GRAPH_SIZE
 
 
+def test_pages_do_not_wait_for_the_garbage_collector(crawls: Crawls) -> None:
+    stock, fleet = crawls.both(known.Uncollected)
+    assert fleet.count("pages_in_memory") <= 3
+    assert stock.count("pages_in_memory") == GRAPH_SIZE  # what this is for; if it has changed, it may go
+
+
 def test_it_can_be_switched_off(crawls: Crawls) -> None:
     stock, fleet = crawls.both(known.Graph, FLEET_KNOWN_URLS=0)
     assert fleet.count("scheduled") == stock.count("scheduled")

@@ -16,7 +16,7 @@ from scrapy import Request, Spider, signals
 from scrapy.http import Response
 from scrapy.utils.request import RequestFingerprinter
 
-from scrapy_fleet.crawl.seam import scheduler_of
+from scrapy_fleet.crawl.seam import let_go_of_page, scheduler_of
 
 if TYPE_CHECKING:
     from scrapy.crawler import Crawler
@@ -84,7 +84,7 @@ def _is_plain(request: Request) -> bool:
 
 
 class KnownUrlsMiddleware:
-    """Spider middleware, next to the spider: drops known links, and counts items."""
+    """Spider middleware, next to the spider: drops known links, counts items, and lets go of the page."""
 
     def __init__(self, crawler: Crawler) -> None:
         self.crawler = crawler
@@ -108,6 +108,7 @@ class KnownUrlsMiddleware:
                     continue
                 yield each
         finally:
+            let_go_of_page(response)
             self._count(repeat, dropped, items)
 
     # Twice the same, since nearly all links of a crawl come through here: a call for each would be dear.
@@ -125,6 +126,7 @@ class KnownUrlsMiddleware:
                     continue
                 yield each
         finally:
+            let_go_of_page(response)
             self._count(repeat, dropped, items)
 
     def _usable(self) -> KnownUrls | tuple[()]:

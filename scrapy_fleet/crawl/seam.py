@@ -20,7 +20,7 @@ from scrapy import Request
 from scrapy.core.downloader import Downloader
 from scrapy.core.downloader import Slot as DownloaderSlot
 from scrapy.core.scraper import Slot as ScraperSlot
-from scrapy.http import Headers
+from scrapy.http import Headers, Response
 from scrapy.http.request import NO_CALLBACK
 from twisted.internet.defer import Deferred
 
@@ -263,6 +263,13 @@ def scheduler_of(crawler: Crawler) -> Scheduler | None:
     scheduler = getattr(_slot(crawler.engine), "scheduler", None)
     # Told by what it has: its module imports this one.
     return scheduler if hasattr(scheduler, "known_urls") else None
+
+
+def let_go_of_page(response: Response) -> None:
+    """Its callback has ended. A response and its selector hold each other, so that every parsed page would
+    stay in memory until the garbage collector comes by: hundreds of megabytes where pages are large."""
+    if getattr(response, "_cached_selector", None) is not None:
+        response._cached_selector = None  # type: ignore[attr-defined]
 
 
 def plain_request(

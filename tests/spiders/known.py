@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections import defaultdict
 from collections.abc import AsyncIterator, Iterator
 from typing import Any, ClassVar
@@ -11,6 +12,7 @@ from scrapy import Request, signals
 from scrapy.crawler import Crawler
 from scrapy.http import JsonRequest, Response
 from scrapy.utils.request import RequestFingerprinter, fingerprint
+from scrapy.utils.trackref import live_refs
 from w3lib.url import url_query_cleaner
 
 from tests.spiders.base import SiteSpider
@@ -43,6 +45,19 @@ class Graph(Counting):
         yield self.get("/graph/0")
 
     def parse(self, response: Response) -> Iterator[Any]:
+        yield from self.follow(response)
+
+
+class Uncollected(Graph):
+    """Runs without the garbage collector, and counts the pages that are in memory."""
+
+    async def start(self) -> AsyncIterator[Any]:
+        gc.disable()
+        yield self.get("/graph/0")
+
+    def parse(self, response: Response) -> Iterator[Any]:
+        assert self.crawler.stats is not None
+        self.crawler.stats.max_value("count/pages_in_memory", len(live_refs[type(response)]))
         yield from self.follow(response)
 
 
