@@ -13,10 +13,10 @@ import pstats
 from collections import Counter
 from typing import Any
 
-from benchmarks.crawl import LINKS, SITES, VARIANTS, settings_of
+from benchmarks.crawl import SITES, VARIANTS, settings_of, shape_of
 from benchmarks.measure import ROOT, scratch, table
 from benchmarks.worker import crawl
-from scrapy_fleet.ops.site import Shape, running
+from scrapy_fleet.ops.site import running
 
 GROUPS = {
     "scrapy_fleet": (str(ROOT / "scrapy_fleet"), "/scrapy_fleet/"),
@@ -36,7 +36,7 @@ def group_of(file: str, name: str) -> str:
 
 def measure(site: str, variant: str, pages: int) -> tuple[dict[str, Any], pstats.Stats]:
     profile = cProfile.Profile()
-    with scratch() as folder, running(Shape(site, pages=pages, links=LINKS)) as served:  # type: ignore[arg-type]
+    with scratch() as folder, running(shape_of(site, pages)) as served:
         os.chdir(folder)
         job = {"url": served.start_url, "settings": settings_of(variant, folder)}
         result = profile.runcall(crawl, job)
