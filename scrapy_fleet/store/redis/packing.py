@@ -30,17 +30,21 @@ from scrapy_fleet.model import (
     Start,
 )
 from scrapy_fleet.politeness import Manners
+from scrapy_fleet.store.base import MAX_WANT
 
 _size = struct.Struct("<I").pack
 _short = struct.Struct("<H").pack
 _byte = struct.Struct("<B").pack
 _double = struct.Struct("<d").pack
-_lease = struct.Struct("<dIHBBddH")
-_head = struct.calcsize("<dI")
+_hand = struct.Struct("<HH")
+_head = struct.Struct("<HBBddH")
+_named = struct.Struct("<dH").pack
+_IN_HAND = 1 << 16
+"""Leases of one batch have tokens from this, times the batch's number, on."""
 _ORD = 5
 _WAITS = 2
 """In a lease: it waits for the room of another."""
-_sample = struct.Struct("<ddHB").pack
+_sample = struct.Struct("<dddHB").pack
 _start = struct.Struct("<dd").pack
 _policy = struct.Struct("<ddddddd")
 _override = struct.Struct("<ddBd")
@@ -106,11 +110,11 @@ def samples(samples: Iterable[Sample]) -> bytes:
     parts: list[bytes] = []
     for sample in samples:
         latency = -1.0 if sample.latency is None else sample.latency
-        more = sample.then is not None or sample.retry_after or sample.failed
-        parts.append(_sample(sample.token, latency, sample.status or 0, bool(more)))
+        then = -1 if sample.then is None else sample.then
+        more = bool(sample.retry_after or sample.failed)
+        parts.append(_sample(sample.token, then, latency, sample.status or 0, more))
         if more:
-            then = -1 if sample.then is None else sample.then
-            parts += (_double(sample.retry_after or 0.0), _name(sample.failed), _double(then))
+            parts += (_double(sample.retry_after or 0.0), _name(sample.failed))
     return b"".join(parts)
 
 
@@ -151,11 +155,21 @@ class Besides:
         return b"".join(parts)
 
 
-def outcomes(outcomes: Iterable[Outcome], besides: Besides) -> bytes:
+def outcomes(outcomes: Iterable[Outcome], besides: Besides) -> tuple[bytes, bytes]:
+    """Leases that are done, with nothing more to be said (most are), and the other outcomes."""
+    done: list[int] = []
     parts: list[bytes] = []
+    settled: set[int] = set()
     for outcome in outcomes:
+        token = outcome.token
+        if token in settled:
+            continue
+        settled.add(token)
         more = (outcome.dead is not None) + 2 * bool(outcome.items) + 4 * bool(outcome.beside)
-        parts += (_double(outcome.token), _byte(more))
+        if not more:
+            done.append(token)
+            continue
+        parts += (_double(token), _byte(more))
         if outcome.dead is not None:
             parts.append(_sized(raw(outcome.dead)))
         if outcome.items:
@@ -163,7 +177,17 @@ def outcomes(outcomes: Iterable[Outcome], besides: Besides) -> bytes:
             parts += map(_sized, outcome.items)
         if outcome.beside:
             parts.append(_sized(besides.pack(outcome.beside)))
-    return b"".join(parts)
+    return named(done), b"".join(parts)
+
+
+def named(tokens: Iterable[int]) -> bytes:
+    """The hands that leases are of, and their places in them: see holding.lua."""
+    hands: dict[int, bytearray] = {}
+    for token in tokens:
+        place = token % _IN_HAND
+        if place < MAX_WANT:  # or nobody can have it
+            hands.setdefault(token - place, bytearray()).append(place)
+    return b"".join(_named(hand, len(places)) + places for hand, places in hands.items())
 
 
 def tokens(tokens: Iterable[int]) -> bytes:
@@ -289,37 +313,31 @@ def _short_text(data: bytes, at: int) -> tuple[str, int]:
     return text(data[at : at + length]), at + length
 
 
-def read_leases(data: bytes, now: float, told: bytes) -> tuple[Lease, ...]:
-    leases: list[Lease] = []
+def read_leases(seq: int, hand: bytes, raws: bytes, now: float, told: bytes) -> tuple[Lease, ...]:
+    """What came with the batch of this number, as holding.lua has it."""
+    if not hand:
+        return ()
     terms, plain = read_terms(told), (0.0, False, "")
-    names: dict[bytes, str] = {}
-    at = 0
-    while at < len(data):
-        token, size, attempts, running, alone, run_at, rank, length = _lease.unpack_from(data, at)
-        end = at + _head + size
-        at += _lease.size
-        name, payload = data[at : at + length], data[at + length + _ORD : end]
-        at = end
-        if name not in names:
-            names[name] = text(name)
-        slot = names[name]
+    count, _ = _hand.unpack_from(hand)
+    refs = _hand.size + count
+    at = refs + count
+    heads = []
+    while at < len(hand):
+        attempts, running, alone, run_at, rank, length = _head.unpack_from(hand, at)
+        at += _head.size + length
+        slot = text(hand[at - length : at])
+        heads.append((slot, importance(rank), attempts, run_at - now, bool(alone), running == _WAITS))
+    leases: list[Lease] = []
+    at = 4 * count
+    for place, size in enumerate(struct.unpack_from(f"<{count}I", raws)):
+        slot, (priority, seed), attempts, delay, alone, spare = heads[hand[refs + place]]
         pace, probe, lost = terms.get(slot, plain)
+        payload = raws[at + _ORD : at + size]
+        at += size
+        token = seq * _IN_HAND + place
         leases.append(
-            Lease(
-                int(token),
-                slot,
-                payload,
-                *importance(rank),
-                attempts,
-                run_at - now,
-                bool(alone),
-                pace,
-                running == _WAITS,
-                probe,
-                lost,
-            )
+            Lease(token, slot, payload, priority, seed, attempts, delay, alone, pace, spare, probe, lost)
         )
-    leases.sort(key=lambda lease: lease.token)
     return tuple(leases)
 
 

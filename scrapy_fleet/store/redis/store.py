@@ -186,19 +186,20 @@ class RedisStore(Knowing, ItemVerbs):
         tokens = {*(s.token for s in batch.samples), *(o.token for o in batch.outcomes), *batch.releases}
         tokens.update(s.token for s in batch.starts)
         tokens.update(s.then for s in batch.samples if s.then is not None)
+        done, outcomes = packing.outcomes(batch.outcomes, besides)
         bloom = self._asked.kind == "bloom"
         # Without dice, should a newer plan than ours need them, nothing is spread: no delay is cut short.
         rolls = want if self._jitter or self._random else 0
         with Dice(self._random, rolls) as dice:
-            now, counts, seeding, known, leases, retry_in, dice.rolled, mode, terms, held = self._run(
+            now, counts, seeding, known, hand, raws, retry_in, dice.rolled, mode, terms, held = self._run(
                 "commit",
                 *(batch.worker, batch.seq, flags, want),
                 *packing.adds(batch.adds, bloom=bloom),
                 packing.marks(batch.marks, bloom=bloom),
-                packing.tokens(tokens),
+                packing.named(tokens),
                 packing.samples(batch.samples),
                 packing.notices(batch.notices),
-                packing.outcomes(batch.outcomes, besides),
+                outcomes,
                 packing.tokens(batch.releases),
                 packing.items(batch.items),
                 packing.stats(batch.stats),
@@ -207,6 +208,7 @@ class RedisStore(Knowing, ItemVerbs):
                 self._answered.get(batch.worker, -1),
                 *(besides.pack(batch.beside), besides.kinds),
                 packing.starts(batch.starts),
+                done,
                 keys=tuple(besides.keys),
             )
         if batch.leave:
@@ -216,7 +218,7 @@ class RedisStore(Knowing, ItemVerbs):
         return Receipt(
             Counts(*counts),
             Seeding(seeding.decode()),
-            packing.read_leases(leases, float(now), terms),
+            packing.read_leases(batch.seq, hand, raws, float(now), terms),
             packing.read_positions(known),
             float(retry_in) if retry_in else None,
             MODES[mode],

@@ -17,7 +17,8 @@ if crawl.clearing == 0 then
   end
   if any_alive('') then return {'in use'} end
   for _, worker in ipairs(call('ZRANGE', key('workers'), 0, -1)) do
-    call('UNLINK', key('worker:' .. worker), key('leases:' .. worker), key('running:' .. worker))
+    call('UNLINK', key('worker:' .. worker), key('leases:' .. worker), key('raws:' .. worker),
+      key('running:' .. worker))
   end
   call('UNLINK', key('workers'))
   crawl.clearing = 1

@@ -13,7 +13,8 @@ if crawl.id == '' then make_crawl(ARGV[3]) end
 if stage == 'begin' then
   if crawl.accepted > 0 or any_alive('') then return {'in use'} end
   for _, worker in ipairs(call('ZRANGE', key('workers'), 0, -1)) do
-    call('UNLINK', key('worker:' .. worker), key('leases:' .. worker), key('running:' .. worker))
+    call('UNLINK', key('worker:' .. worker), key('leases:' .. worker), key('raws:' .. worker),
+      key('running:' .. worker))
   end
   call('UNLINK', key('workers'), key('slots'), key('sizes'), key('stats'), key('state'))
   crawl.slots, crawl.served, crawl.seeder = 0, 0, ''

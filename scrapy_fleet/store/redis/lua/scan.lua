@@ -52,11 +52,9 @@ if what == 'waiting' then
   end
 elseif what == 'leased' then
   for _, worker in ipairs(call('ZRANGE', key('workers'), 0, -1)) do
-    local flat = call('HGETALL', key('leases:' .. worker))
-    for i = 1, #flat, 2 do
-      local lease = read_lease(flat[i + 1])
-      show(lease, lease.slot, worker, '')
-    end
+    each_lease(worker, function(hand, place)
+      show(entry_at(worker, hand, place), head_of(hand, place).name, worker, '')
+    end)
   end
 else
   local found = call('ZRANGEBYSCORE', key('dead'), '(' .. text(after), '+inf', 'LIMIT', 0, most)

@@ -1,4 +1,4 @@
--- needs: crawl politeness slots viewing
+-- needs: crawl politeness slots waiting holding viewing
 -- All that an observer reads; nothing is changed.
 --
 -- ARGV[3]: how many slots. Answers: 'ok', now, run, finished, seeded, counts, seen, items, slots there are,
@@ -10,7 +10,12 @@ local workers, views = {}, {}
 local deadlines = call('ZRANGE', key('workers'), 0, -1, 'WITHSCORES')
 for i = 1, #deadlines, 2 do
   local id = deadlines[i]
-  workers[#workers + 1] = {id, deadlines[i + 1], call('HLEN', key('leases:' .. id)),
+  local leased = 0
+  for _, hand in ipairs(call('HVALS', key('leases:' .. id))) do
+    local _, left = unpack_struct(HAND, hand)
+    leased = leased + left
+  end
+  workers[#workers + 1] = {id, deadlines[i + 1], leased,
     unpack(call('HMGET', key('worker:' .. id), 'number', 'host', 'pid', 'joined'))}
 end
 local most = tonumber(ARGV[3])

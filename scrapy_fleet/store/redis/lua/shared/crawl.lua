@@ -38,7 +38,7 @@ local function call_many(command, name, args)
   end
 end
 
-local FORMAT = 5
+local FORMAT = 6
 local RUN, PAUSE, STOP = 0, 1, 2
 local FACTS = '<dddddddddddddddddddddddddddddd'
 

@@ -1,49 +1,98 @@
--- What workers hold.
+-- What workers hold. What one got with a batch is kept together, a hand: most of what happens to leases then costs
+-- no command for each of them. A lease's token is its hand's number and its place in the hand, from 0.
 --
--- leases:<id>: HASH, packed token -> packed lease (LEASE below), then its entry's raw form.
+-- leases:<id>: HASH, packed number of a hand -> packed (HAND): how many leases it had, and how many are left; for each, in a
+--   byte, what became of it, and in another, which of the heads that follow (LEASE) is its own, from 0.
+-- raws:<id>: HASH, packed number of a hand -> the length of each entry's raw form, then all of them. It is not written again
+--   until the last lease of the hand has gone.
 -- running:<id>: HASH, slot -> how many downloads the worker has under way there, and SPARE for each lease
 --   that may run when one of them has ended.
 
-local LEASE = '<HBBddHc0'
+local HAND, LEASE = '<HH', '<HBBddHc0'
+local HAND_SIZE = 4
 local COUNT_IN_BATCH = 65536
--- What a lease's `running` says: its download is over, takes room in its slot, or waits for another's room.
-local OVER, RUNNING, WAITS = 0, 1, 2
+-- What became of a lease: its download is over, takes room in its slot, or waits for another's room; it has gone.
+local OVER, RUNNING, WAITS, GONE = 0, 1, 2, 3
 
--- The slot of a lease, from where LEASE has it.
-local function slot_in(packed)
-  local low, high = string.byte(packed, 21, 22)
-  return string.sub(packed, 23, 22 + low + 256 * high)
+local function number_of_hand(seq) return seq * COUNT_IN_BATCH end
+
+local function read_hand(name, packed)
+  local count, left = unpack_struct(HAND, packed)
+  local refs = HAND_SIZE + count
+  return {name = name, packed = packed, count = count, left = left, heads = {}, at = refs + count + 1,
+    states = {string.byte(packed, HAND_SIZE + 1, refs)}, refs = {string.byte(packed, refs + 1, refs + count)},
+    raws = false, sizes = false, changed = false}
 end
 
--- When a lease may run.
-local function run_at_of(packed) return (unpack_struct('<d', packed, 5)) end
+local function write_hand(hand)
+  return pack(HAND, hand.count, hand.left) .. string.char(unpack(hand.states))
+    .. string.sub(hand.packed, HAND_SIZE + hand.count + 1)
+end
 
-local function read_lease(packed)
-  local attempts, running, alone, _, rank, slot, rest = unpack_struct(LEASE, packed)
-  return {attempts = attempts, running = running, alone = alone, rank = rank, slot = slot,
-    raw = string.sub(packed, rest)}
+-- What the lease at a place, from 1, has in common with others: its slot, and when it may run, among others.
+local function head_of(hand, place)
+  local heads, ref = hand.heads, hand.refs[place] + 1
+  while not heads[ref] do
+    local attempts, alone, run_at, rank, slot, _
+    attempts, _, alone, run_at, rank, slot, hand.at = unpack_struct(LEASE, hand.packed, hand.at)
+    heads[#heads + 1] =
+      {attempts = attempts, alone = alone, run_at = run_at, rank = rank, name = slot, slot = false}
+  end
+  return heads[ref]
+end
+
+-- The slot of a lease, about to be changed.
+local function slot_at(hand, place)
+  local head = hand.heads[hand.refs[place] + 1] or head_of(hand, place)
+  head.slot = head.slot or slot_of(head.name)
+  return head.slot
+end
+
+-- The entry of a lease.
+local function entry_at(worker, hand, place)
+  if not hand.raws then
+    hand.raws = call('HGET', key('raws:' .. worker), hand.name)
+    hand.sizes = {unpack_struct('<' .. string.rep('I4', hand.count), hand.raws)}
+  end
+  local at = 4 * hand.count
+  for i = 1, place - 1 do at = at + hand.sizes[i] end
+  local head = head_of(hand, place)
+  return {attempts = head.attempts, rank = head.rank, alone = head.alone,
+    raw = string.sub(hand.raws, at + 1, at + hand.sizes[place])}
 end
 
 -- The lease is over: its slot, about to be changed.
-local function end_lease(lease)
-  local slot = slot_of(lease.slot)
-  slot.leased = slot.leased - 1
-  if lease.running == RUNNING then slot.active = slot.active - 1 end
-  crawl.leased = crawl.leased - 1
+local function end_lease(hand, place)
+  local slot = slot_at(hand, place)
+  if hand.states[place] == RUNNING then slot.active = slot.active - 1 end
+  slot.leased, crawl.leased = slot.leased - 1, crawl.leased - 1
+  hand.states[place], hand.left, hand.changed = GONE, hand.left - 1, true
   return slot
 end
 
--- The worker is no longer there; each entry it held goes to `fate` with its slot and lease.
-local function forget(worker, fate)
+-- Calls `look` with all leases of a worker: their hand and place.
+local function each_lease(worker, look)
   local flat = call('HGETALL', key('leases:' .. worker))
   for i = 1, #flat, 2 do
-    local lease = read_lease(flat[i + 1])
-    fate(end_lease(lease), lease)
+    local hand = read_hand(flat[i], flat[i + 1])
+    for place = 1, hand.count do
+      if hand.states[place] ~= GONE then look(hand, place) end
+    end
   end
-  call('DEL', key('leases:' .. worker), key('running:' .. worker), key('worker:' .. worker))
+end
+
+-- The worker is no longer there; each entry it held goes to `fate` with its slot.
+local function forget(worker, fate)
+  local count = 0
+  each_lease(worker, function(hand, place)
+    local entry = entry_at(worker, hand, place)
+    fate(end_lease(hand, place), entry)
+    count = count + 1
+  end)
+  call('DEL', key('leases:' .. worker), key('raws:' .. worker), key('running:' .. worker), key('worker:' .. worker))
   call('ZREM', key('workers'), worker)
   if crawl.seeder == worker then crawl.seeder = '' end
-  return #flat / 2
+  return count
 end
 
 -- The server has lost batches that it had answered: it was restarted from an older copy, or a replica that
@@ -57,13 +106,13 @@ end
 
 -- The worker died: how many entries came back.
 local function bury(worker)
-  return forget(worker, function(slot, lease)
-    lease.attempts = lease.attempts + 1
-    if lease.alone == 1 and lease.attempts >= crawl.max_attempts then
-      die(slot, lease, 'its worker died ' .. lease.attempts
+  return forget(worker, function(slot, entry)
+    entry.attempts = entry.attempts + 1
+    if entry.alone == 1 and entry.attempts >= crawl.max_attempts then
+      die(slot, entry, 'its worker died ' .. entry.attempts
         .. ' times while holding it, the last time with nothing else')
     else
-      wait(slot, lease)
+      wait(slot, entry)
     end
   end)
 end
@@ -80,12 +129,11 @@ local function held_slots(worker, seq, since)
     if slots[name].leased > 0 then wanted[name], any = true, true end
   end
   if not any then return told end
-  local flat = call('HGETALL', key('leases:' .. worker))
-  for i = 1, #flat, 2 do
-    local name = slot_in(flat[i + 1])
-    if wanted[name] and unpack_struct('<d', flat[i]) < seq * COUNT_IN_BATCH then
+  each_lease(worker, function(hand, place)
+    local name = head_of(hand, place).name
+    if wanted[name] and unpack_struct('<d', hand.name) < number_of_hand(seq) then
       told[#told + 1], wanted[name] = name, nil
     end
-  end
+  end)
   return told
 end

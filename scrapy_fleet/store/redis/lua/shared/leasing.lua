@@ -1,11 +1,12 @@
 -- Who is next: hands out entries to one worker, as store/base.py says.
 
 local TURNS_AT_ONCE = 500
--- What the worker is told of a lease: its token and length, then the lease as it is kept.
-local TOLD = '<dI4'
 
 local function start_leasing(worker, seq, dice, mine)
-  local out = {count = 0, leases = {}, told = {}, rolled = 0, mannered = {}}
+  local out = {count = 0, hand = '', raws = '', rolled = 0, mannered = {}}
+  local states, refs, heads, raws, sizes = {}, {}, {}, {}, {}
+  mine.read()
+  local downloads, spares, changed = mine.of, mine.spares, mine.changed
 
   local function roll()
     out.rolled = out.rolled + 1
@@ -13,10 +14,11 @@ local function start_leasing(worker, seq, dice, mine)
     return at < #dice and unpack_struct('<d', dice, at) or 0.5
   end
 
-  function out.give(slot, e, alone, running)
+  function out.give(slot, alone, running, raw, rank, attempts)
     local due = slot.held and due_at(slot) or slot.next_at
     local run_at = due > now and due or now
-    if slot.delay > 0 or slot.manners then out.mannered[slot.name] = slot end
+    local name = slot.name
+    if slot.delay > 0 or slot.manners then out.mannered[name] = slot end
     if slot.delay > 0 then
       local factor = slot.jitter > 0 and 1 - slot.jitter + 2 * slot.jitter * roll() or 1
       local pace = polite().pace_of(slot)
@@ -26,29 +28,32 @@ local function start_leasing(worker, seq, dice, mine)
     crawl.served = crawl.served + 1
     slot.turn = SERVED + crawl.served
     slot.leased, crawl.leased = slot.leased + 1, crawl.leased + 1
+    downloads[name], changed[name] = downloads[name] or 0, true
     if running == RUNNING then
       slot.active = slot.active + 1
-      mine.add(slot.name, 1)
+      downloads[name] = downloads[name] + 1
     else
-      mine.add_spares(slot.name, 1)
+      spares[name] = (spares[name] or 0) + 1
     end
-    -- Most leases of a slot begin alike.
-    if slot.run_at ~= run_at or slot.rank ~= e.rank or slot.running ~= running or e.attempts > 0 then
-      slot.run_at, slot.rank, slot.running = e.attempts == 0 and run_at or false, e.rank, running
-      slot.head = pack(LEASE, e.attempts, running, alone, run_at, e.rank, #slot.name, slot.name)
+    -- Most leases of a slot have the same head.
+    if slot.run_at ~= run_at or slot.rank ~= rank or slot.running ~= running or attempts > 0 then
+      slot.run_at, slot.rank, slot.running = attempts == 0 and run_at or false, rank, running
+      slot.ref = #heads
+      heads[slot.ref + 1] = pack(LEASE, attempts, running, alone, run_at, rank, #name, name)
     end
-    local packed, last = slot.head .. e.raw, 2 * out.count
-    local head = pack(TOLD, seq * COUNT_IN_BATCH + out.count, #packed)
-    local token = string.sub(head, 1, 8)
-    out.count = out.count + 1
-    out.leases[last + 1], out.leases[last + 2] = token, packed
-    out.told[last + 1], out.told[last + 2] = head, packed
-    return token
+    local count = out.count + 1
+    out.count, states[count], refs[count], raws[count], sizes[count] = count, running, slot.ref, raw, #raw
   end
 
   function out.save()
     cut_lists()
-    call_many('HSET', key('leases:' .. worker), out.leases)
+    if out.count == 0 then return end
+    local number = pack('<d', number_of_hand(seq))
+    out.hand = pack(HAND, out.count, out.count) .. string.char(unpack(states)) .. string.char(unpack(refs))
+      .. table.concat(heads)
+    out.raws = pack('<' .. string.rep('I4', out.count), unpack(sizes)) .. table.concat(raws)
+    call('HSET', key('leases:' .. worker), number, out.hand)
+    call('HSET', key('raws:' .. worker), number, out.raws)
   end
 
   return out
@@ -123,7 +128,7 @@ local function serve(out, found, want, running)
       if out.count == want then return end
       local slot = slot_of(line[first].name)
       first = first + 1
-      out.give(slot, take(slot, each), 0, running)
+      out.give(slot, 0, running, take(slot, each))
       slot.room = slot.room - 1
       if slot.queued > 0 and slot.room > 0 and is_due(slot) then queue(slot) end
     end

@@ -21,17 +21,6 @@ local function downloads_of(worker)
     mine.count = #flat / 2
   end
 
-  function mine.add(slot, number)
-    mine.read()
-    mine.of[slot] = (mine.of[slot] or 0) + number
-    mine.changed[slot] = true
-  end
-
-  function mine.add_spares(slot, number)
-    mine.add(slot, 0)
-    mine.spares[slot] = (mine.spares[slot] or 0) + number
-  end
-
   function mine.save()
     local set, gone = {}, {}
     for slot in pairs(mine.changed) do
@@ -64,81 +53,116 @@ local function take_notices(notices)
   end
 end
 
--- What is needed of most leases, from where LEASE has it: what of its download is known, and its slot.
-local function glance(packed)
-  local low, high = string.byte(packed, 21, 22)
-  return {packed = packed, running = string.byte(packed, 3),
-    slot = string.sub(packed, 23, 22 + low + 256 * high)}
-end
-
 -- How late a lease began: what it did not need of its slot's leeway is given back.
-local function begin(lease, late)
-  local slot = find_slot(lease.slot)
-  if slot.leeway == 0 or run_at_of(lease.packed) ~= slot.newest then return end
-  slot = slot_of(lease.slot)
+local function begin(head, late)
+  local slot = find_slot(head.name)
+  if slot.leeway == 0 or head.run_at ~= slot.newest then return end
+  slot = slot_of(head.name)
   slot.next_at = slot.next_at + (math.min(late, slot.leeway) - slot.leeway)
   slot.leeway = 0
 end
 
-local function with_running(packed, running)
-  return string.sub(packed, 1, 2) .. (running == OVER and '\0' or '\1') .. string.sub(packed, 4)
-end
-
--- Starts, samples, outcomes and releases; `tokens` are all that they name. The items to keep, and what is to be written
--- beside the crawl.
-local function settle(worker, facts, mine, tokens, starts, samples, outcomes, releases)
-  local kept, beside = {}, {}
-  if tokens == '' then return kept, beside end
-  local held, changed, gone = {}, {}, {}
-  do
-    local names, slot_names = {}, {}
-    for at = 1, #tokens, 8 do names[#names + 1] = string.sub(tokens, at, at + 7) end
-    for first = 1, #names, AT_ONCE do
-      local last = math.min(first + AT_ONCE - 1, #names)
-      for i, packed in ipairs(call('HMGET', key('leases:' .. worker), unpack(names, first, last))) do
-        if packed then
-          local lease = glance(packed)
-          held[names[first + i - 1]] = lease
-          if not slots[lease.slot] then slot_names[#slot_names + 1] = lease.slot end
+-- The hands of which a batch names leases, by their numbers, with the slots of these brought in one go. `named` has, for
+-- each hand, its number and the places that are named.
+local function find_hands(worker, named)
+  local hands, names, numbers, places, slot_names = {}, {}, {}, {}, {}
+  local at, count = 1, 0
+  while at <= #named do
+    count = count + 1
+    names[count] = string.sub(named, at, at + 7)
+    numbers[count], places[count], at = unpack_struct('<dHc0', named, at)
+  end
+  for first = 1, count, AT_ONCE do
+    local found = call('HMGET', key('leases:' .. worker), unpack(names, first, math.min(first + AT_ONCE - 1, count)))
+    for i = first, first + #found - 1 do
+      local packed = found[i - first + 1]
+      if packed then
+        local hand = read_hand(names[i], packed)
+        hands[numbers[i]] = hand
+        for j = 1, #places[i] do
+          local place = string.byte(places[i], j) + 1
+          local ref = hand.refs[place]
+          if ref and not hand.heads[ref + 1] and hand.states[place] ~= GONE then
+            slot_names[#slot_names + 1] = head_of(hand, place).name
+          end
         end
       end
     end
-    find_slots(slot_names)
   end
-  local function stop(lease)
-    if lease.running == RUNNING then mine.add(lease.slot, -1)
-    elseif lease.running == WAITS then mine.add_spares(lease.slot, -1) end
+  find_slots(slot_names)
+  return hands
+end
+
+local function save_hands(worker, hands)
+  local kept, gone = {}, {}
+  for _, hand in pairs(hands) do
+    if hand.left == 0 then
+      gone[#gone + 1] = hand.name
+    elseif hand.changed then
+      kept[#kept + 1] = hand.name
+      kept[#kept + 1] = write_hand(hand)
+    end
   end
-  local function leave_hand(token, lease)
-    stop(lease)
-    held[token], changed[token] = nil, nil
-    gone[#gone + 1] = token
-    if token == facts.alone then facts.alone = '' end
-    return end_lease(lease)
+  call_many('HSET', key('leases:' .. worker), kept)
+  call_many('HDEL', key('leases:' .. worker), gone)
+  call_many('HDEL', key('raws:' .. worker), gone)
+end
+
+-- Starts, samples, outcomes and releases; `named` are all leases in them, `done` those that have ended with nothing to be
+-- said about it: as `named`. The items to keep, and what is to be written beside the crawl.
+local function settle(worker, facts, mine, named, starts, samples, done, outcomes, releases)
+  local kept, beside = {}, {}
+  if named == '' then return kept, beside end
+  local hands = find_hands(worker, named)
+  mine.read()
+  local running, spares, changed = mine.of, mine.spares, mine.changed
+
+  -- The hand and place of a lease that is held, or nil.
+  local function find(token)
+    local place = token % COUNT_IN_BATCH
+    local hand = hands[token - place]
+    local state = hand and hand.states[place + 1]
+    if state and state ~= GONE then return hand, place + 1 end
+  end
+  local function leave_hand(hand, place)
+    local state = hand.states[place]
+    local slot = end_lease(hand, place)
+    if state == RUNNING then
+      running[slot.name], changed[slot.name] = running[slot.name] - 1, true
+    elseif state == WAITS then
+      spares[slot.name], changed[slot.name] = spares[slot.name] - 1, true
+    end
+    -- It was the only one.
+    if facts.alone ~= '' then facts.alone = '' end
+    return slot
   end
 
   for at = 1, #starts, 16 do
-    local token, late = unpack_struct('<c8d', starts, at)
-    if held[token] then begin(held[token], late) end
+    local token, late = unpack_struct('<dd', starts, at)
+    local hand, place = find(token)
+    if hand then begin(head_of(hand, place), late) end
   end
-  local at = 1
-  while at <= #samples do
-    local token, latency, status, more
-    local retry_after, failed, heir = 0, '', ''
-    token, latency, status, more, at = unpack_struct('<c8dHB', samples, at)
-    if more > 0 then retry_after, failed, heir, at = unpack_struct('<dHc0c8', samples, at) end
-    local lease = held[token]
-    if lease and lease.running == RUNNING then
-      local slot = slot_of(lease.slot)
-      local spare = held[heir]
-      if spare and spare.running == WAITS and spare.slot == lease.slot then
-        spare.running, changed[heir] = RUNNING, spare
-        mine.add_spares(lease.slot, -1)
+  local at, last = 1, #samples
+  while at <= last do
+    local token, heir, latency, status, more
+    local retry_after, failed = 0, ''
+    token, heir, latency, status, more, at = unpack_struct('<dddHB', samples, at)
+    if more == 1 then retry_after, failed, at = unpack_struct('<dHc0', samples, at) end
+    local place = token % COUNT_IN_BATCH
+    local hand = hands[token - place]
+    if hand and hand.states[place + 1] == RUNNING then
+      local slot = slot_at(hand, place + 1)
+      local name = slot.name
+      hand.states[place + 1], hand.changed = OVER, true
+      place = heir % COUNT_IN_BATCH
+      hand = hands[heir - place]
+      if hand and hand.states[place + 1] == WAITS and head_of(hand, place + 1).name == name then
+        hand.states[place + 1], hand.changed = RUNNING, true
+        spares[name], changed[name] = spares[name] - 1, true
       else
-        stop(lease)
+        running[name], changed[name] = running[name] - 1, true
         slot.active = slot.active - 1
       end
-      lease.running, changed[token] = OVER, lease
       if latency >= 0 then
         local old = slot.latency < 0 and latency or slot.latency
         slot.latency = old + 0.3 * (latency - old)
@@ -151,47 +175,49 @@ local function settle(worker, facts, mine, tokens, starts, samples, outcomes, re
     end
   end
   at = 1
-  while at <= #outcomes do
-    local token, more
-    token, more, at = unpack_struct('<c8B', outcomes, at)
-    local lease, dead, count = held[token], nil, 0
-    if more % 2 == 1 then dead, at = unpack_struct('<I4c0', outcomes, at) end
-    if more % 4 >= 2 then count, at = unpack_struct('<I4', outcomes, at) end
-    for _ = 1, count do
-      local item
-      item, at = unpack_struct('<I4c0', outcomes, at)
-      if lease then kept[#kept + 1] = item end
-    end
-    if more >= 4 then
-      local writing
-      writing, at = unpack_struct('<I4c0', outcomes, at)
-      if lease then beside[#beside + 1] = writing end
-    end
-    if lease then
-      local slot = leave_hand(token, lease)
-      if dead then
-        die(slot, read_lease(lease.packed), dead)
-      else
+  while at <= #done do
+    local number, places
+    number, places, at = unpack_struct('<dHc0', done, at)
+    local hand = hands[number]
+    for j = 1, hand and #places or 0 do
+      local place = string.byte(places, j) + 1
+      if (hand.states[place] or GONE) ~= GONE then
+        local slot = leave_hand(hand, place)
         slot.done, crawl.done = slot.done + 1, crawl.done + 1
       end
     end
   end
   at = 1
-  while at <= #releases do
-    local token
-    token, at = unpack_struct('<c8', releases, at)
-    local lease = held[token]
-    if lease then
-      local slot = leave_hand(token, lease)
-      wait(slot, read_lease(lease.packed))
+  while at <= #outcomes do
+    local token, more, dead
+    local count = 0
+    token, more, at = unpack_struct('<dB', outcomes, at)
+    local hand, place = find(token)
+    if more % 2 == 1 then dead, at = unpack_struct('<I4c0', outcomes, at) end
+    if more % 4 >= 2 then count, at = unpack_struct('<I4', outcomes, at) end
+    for _ = 1, count do
+      local item
+      item, at = unpack_struct('<I4c0', outcomes, at)
+      if hand then kept[#kept + 1] = item end
+    end
+    if more >= 4 then
+      local writing
+      writing, at = unpack_struct('<I4c0', outcomes, at)
+      if hand then beside[#beside + 1] = writing end
+    end
+    if hand then
+      local slot = leave_hand(hand, place)
+      if dead then
+        die(slot, entry_at(worker, hand, place), dead)
+      else
+        slot.done, crawl.done = slot.done + 1, crawl.done + 1
+      end
     end
   end
-  local rewritten = {}
-  for token, lease in pairs(changed) do
-    rewritten[#rewritten + 1] = token
-    rewritten[#rewritten + 1] = with_running(lease.packed, lease.running)
+  for i = 1, #releases, 8 do
+    local hand, place = find((unpack_struct('<d', releases, i)))
+    if hand then wait(leave_hand(hand, place), entry_at(worker, hand, place)) end
   end
-  call_many('HSET', key('leases:' .. worker), rewritten)
-  call_many('HDEL', key('leases:' .. worker), gone)
+  save_hands(worker, hands)
   return kept, beside
 end

@@ -81,24 +81,25 @@ local function peek(list, line, some)
   return line.entries[line.at]
 end
 
--- The slot's first ordinary entry leaves it; it is expected that so many will.
+-- The slot's first ordinary entry leaves it; it is expected that so many will. Its raw form, rank and attempts.
 local function take(slot, some)
-  local rank, e = slot.top, nil
+  local rank, attempts = slot.top, 0
   local list = waiting_key(slot, rank)
   local line = line_of(list)
-  local head = peek(list, line, some)
+  local head, raw = peek(list, line, some), nil
   if slot.back > 0 then
     local returned = call('ZRANGE', back_key(slot, rank), 0, 0, 'WITHSCORES')
     if returned[1] and not (head and ord_of(head) < tonumber(returned[2])) then
       call('ZREM', back_key(slot, rank), returned[1])
       slot.back = slot.back - 1
-      e = read_entry(returned[1])
+      local e = read_entry(returned[1])
+      raw, attempts = e.raw, e.attempts
     end
   end
-  if not e then
+  if not raw then
     if not head then error('a key is missing: ' .. list) end
     line.at, line.taken = line.at + 1, line.taken + 1
-    e = {attempts = 0, rank = rank, raw = head}
+    raw = head
   end
   slot.queued = slot.queued - 1
   crawl.waiting = crawl.waiting - 1
@@ -107,7 +108,7 @@ local function take(slot, some)
     slot.top = tonumber(call('ZPOPMIN', key('ranks:' .. slot.name))[1])
     slot.others = slot.others - 1
   end
-  return e
+  return raw, rank, attempts
 end
 
 -- What was taken of the lists leaves them.
@@ -117,7 +118,7 @@ local function cut_lists()
   end
 end
 
--- The slot's first suspect leaves it.
+-- The slot's first suspect leaves it: the same of it.
 local function take_suspect(slot)
   local name = key('suspects:' .. slot.name)
   local e = read_entry(call('ZPOPMIN', name)[1], 17)
@@ -126,7 +127,7 @@ local function take_suspect(slot)
   else call('ZREM', key('suspects'), slot.name) end
   slot.suspects = slot.suspects - 1
   crawl.suspects, crawl.waiting = crawl.suspects - 1, crawl.waiting - 1
-  return e
+  return e.raw, e.rank, e.attempts
 end
 
 local function die(slot, e, reason)
