@@ -37,10 +37,10 @@ while at <= #ARGV[7] do
   now = now + seconds
   local held = crawl.held
   if kind == 's' then
-    local token, latency, status, more
-    local retry_after, failed, heir = 0, '', ''
-    token, latency, status, more, at = unpack_struct('<c8dHB', ARGV[7], at)
-    if more > 0 then retry_after, failed, heir, at = unpack_struct('<dHc0c8', ARGV[7], at) end
+    local token, heir, latency, status, more
+    local retry_after, failed = 0, ''
+    token, heir, latency, status, more, at = unpack_struct('<dddHB', ARGV[7], at)
+    if more == 1 then retry_after, failed, at = unpack_struct('<dHc0', ARGV[7], at) end
     rules.learn(slot, rules.sampled, latency, status, retry_after, failed, rules.least_delay(slot))
   elseif kind == 'n' then
     local name, distance, failed, status, retry_after

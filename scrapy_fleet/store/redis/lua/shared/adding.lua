@@ -23,8 +23,7 @@ local function add_entries(groups, adds)
         used[#used + 1], names[#names + 1] = line, line.slot
       end
       crawl.ids, line.count = crawl.ids + 1, line.count + 1
-      line.entries[line.count] =
-        pack(ORD, line.newest_first and -crawl.ids or crawl.ids) .. payload
+      line.entries[line.count] = pack(RAW, line.newest_first and -crawl.ids or crawl.ids, payload)
     else
       known[#known + 1] = pack('<I4', position)
     end

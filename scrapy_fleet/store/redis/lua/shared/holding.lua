@@ -61,12 +61,17 @@ local function entry_at(worker, hand, place)
     raw = string.sub(hand.raws, at + 1, at + hand.sizes[place])}
 end
 
--- The lease is over: its slot, about to be changed.
-local function end_lease(hand, place)
-  local slot = slot_at(hand, place)
-  if hand.states[place] == RUNNING then slot.active = slot.active - 1 end
+-- The lease is over: its slot, about to be changed. `mine` are its worker's downloads, if the worker goes on.
+local function end_lease(hand, place, mine)
+  local states = hand.states
+  local state, slot = states[place], slot_at(hand, place)
+  if state == RUNNING then slot.active = slot.active - 1 end
+  if mine and state ~= OVER then
+    local name, counts = slot.name, state == RUNNING and mine.of or mine.spares
+    counts[name], mine.changed[name] = counts[name] - 1, true
+  end
   slot.leased, crawl.leased = slot.leased - 1, crawl.leased - 1
-  hand.states[place], hand.left, hand.changed = GONE, hand.left - 1, true
+  states[place], hand.left, hand.changed = GONE, hand.left - 1, true
   return slot
 end
 

@@ -14,10 +14,11 @@ local function start_leasing(worker, seq, dice, mine)
     return at < #dice and unpack_struct('<d', dice, at) or 0.5
   end
 
-  function out.give(slot, alone, running, raw, rank, attempts)
+  -- Entries of a slot, as they were taken; if it has a delay, one.
+  function out.give(slot, alone, running, entries, first, last, rank, attempts)
     local due = slot.held and due_at(slot) or slot.next_at
     local run_at = due > now and due or now
-    local name = slot.name
+    local name, number = slot.name, last - first + 1
     if slot.delay > 0 or slot.manners then out.mannered[name] = slot end
     if slot.delay > 0 then
       local factor = slot.jitter > 0 and 1 - slot.jitter + 2 * slot.jitter * roll() or 1
@@ -25,15 +26,15 @@ local function start_leasing(worker, seq, dice, mine)
       slot.newest, slot.leeway = run_at, polite().leeway_of(pace)
       slot.next_at = run_at + math.max(slot.delay * factor, pace) + slot.leeway
     end
-    crawl.served = crawl.served + 1
+    crawl.served = crawl.served + number
     slot.turn = SERVED + crawl.served
-    slot.leased, crawl.leased = slot.leased + 1, crawl.leased + 1
+    slot.leased, crawl.leased = slot.leased + number, crawl.leased + number
     downloads[name], changed[name] = downloads[name] or 0, true
     if running == RUNNING then
-      slot.active = slot.active + 1
-      downloads[name] = downloads[name] + 1
+      slot.active = slot.active + number
+      downloads[name] = downloads[name] + number
     else
-      spares[name] = (spares[name] or 0) + 1
+      spares[name] = (spares[name] or 0) + number
     end
     -- Most leases of a slot have the same head.
     if slot.run_at ~= run_at or slot.rank ~= rank or slot.running ~= running or attempts > 0 then
@@ -41,8 +42,13 @@ local function start_leasing(worker, seq, dice, mine)
       slot.ref = #heads
       heads[slot.ref + 1] = pack(LEASE, attempts, running, alone, run_at, rank, #name, name)
     end
-    local count = out.count + 1
-    out.count, states[count], refs[count], raws[count], sizes[count] = count, running, slot.ref, raw, #raw
+    local count, ref = out.count, slot.ref
+    for i = first, last do
+      local raw = entries[i]
+      count = count + 1
+      states[count], refs[count], raws[count], sizes[count] = running, ref, raw, #raw
+    end
+    out.count = count
   end
 
   function out.save()
@@ -126,10 +132,14 @@ local function serve(out, found, want, running)
     local line, first = queues[rank], 1
     while line[first] do
       if out.count == want then return end
-      local slot = slot_of(line[first].name)
+      local slot = line[first]
       first = first + 1
-      out.give(slot, 0, running, take(slot, each))
-      slot.room = slot.room - 1
+      touched[slot.name] = slot
+      -- One that is alone in its line takes the next turns, too.
+      local most = (line[first] or slot.delay > 0) and 1 or math.min(slot.room, want - out.count)
+      local before = out.count
+      out.give(slot, 0, running, take(slot, most, each))
+      slot.room = slot.room - (out.count - before)
       if slot.queued > 0 and slot.room > 0 and is_due(slot) then queue(slot) end
     end
     queues[rank] = nil

@@ -19,18 +19,23 @@ local FILTER_SIZE, LAYER_SIZE = 33, 9
 
 -- The crawl itself is the family of buckets of an exact filter; each generation is one, too. What a
 -- family has: `epoch`, `buckets`, `seen` (its keys), and, from here, `base`, the greatest power of two that
--- is not above the number of its buckets, and `prefix`.
+-- is not above the number of its buckets, `prefix`, and `keys`, those of its buckets that were asked for.
 local function family(it)
   it.base = 1
   while it.base * 2 <= it.buckets do it.base = it.base * 2 end
-  it.prefix = key('seen:' .. text(it.epoch) .. ':')
+  it.prefix, it.keys = key('seen:' .. text(it.epoch) .. ':'), {}
   return it
 end
 
 local function bucket_key(it, ending)
   local bucket = ending % (2 * it.base)
   if bucket >= it.buckets then bucket = bucket - it.base end
-  return it.prefix .. pack('<I4', bucket)
+  local found = it.keys[bucket]
+  if not found then
+    found = it.prefix .. pack('<I4', bucket)
+    it.keys[bucket] = found
+  end
+  return found
 end
 
 -- Split one bucket in two.

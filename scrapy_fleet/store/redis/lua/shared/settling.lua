@@ -80,6 +80,8 @@ local function find_hands(worker, named)
         local hand = read_hand(names[i], packed)
         hands[numbers[i]] = hand
         for j = 1, #places[i] do
+          -- Often one head is all there is.
+          if hand.at > #packed then break end
           local place = string.byte(places[i], j) + 1
           local ref = hand.refs[place]
           if ref and not hand.heads[ref + 1] and hand.states[place] ~= GONE then
@@ -124,19 +126,6 @@ local function settle(worker, facts, mine, named, starts, samples, done, outcome
     local state = hand and hand.states[place + 1]
     if state and state ~= GONE then return hand, place + 1 end
   end
-  local function leave_hand(hand, place)
-    local state = hand.states[place]
-    local slot = end_lease(hand, place)
-    if state == RUNNING then
-      running[slot.name], changed[slot.name] = running[slot.name] - 1, true
-    elseif state == WAITS then
-      spares[slot.name], changed[slot.name] = spares[slot.name] - 1, true
-    end
-    -- It was the only one.
-    if facts.alone ~= '' then facts.alone = '' end
-    return slot
-  end
-
   for at = 1, #starts, 16 do
     local token, late = unpack_struct('<dd', starts, at)
     local hand, place = find(token)
@@ -179,10 +168,11 @@ local function settle(worker, facts, mine, named, starts, samples, done, outcome
     local number, places
     number, places, at = unpack_struct('<dHc0', done, at)
     local hand = hands[number]
-    for j = 1, hand and #places or 0 do
-      local place = string.byte(places, j) + 1
+    places = hand and {string.byte(places, 1, -1)} or {}
+    for j = 1, #places do
+      local place = places[j] + 1
       if (hand.states[place] or GONE) ~= GONE then
-        local slot = leave_hand(hand, place)
+        local slot = end_lease(hand, place, mine)
         slot.done, crawl.done = slot.done + 1, crawl.done + 1
       end
     end
@@ -206,7 +196,7 @@ local function settle(worker, facts, mine, named, starts, samples, done, outcome
       if hand then beside[#beside + 1] = writing end
     end
     if hand then
-      local slot = leave_hand(hand, place)
+      local slot = end_lease(hand, place, mine)
       if dead then
         die(slot, entry_at(worker, hand, place), dead)
       else
@@ -216,8 +206,9 @@ local function settle(worker, facts, mine, named, starts, samples, done, outcome
   end
   for i = 1, #releases, 8 do
     local hand, place = find((unpack_struct('<d', releases, i)))
-    if hand then wait(leave_hand(hand, place), entry_at(worker, hand, place)) end
+    if hand then wait(end_lease(hand, place, mine), entry_at(worker, hand, place)) end
   end
   save_hands(worker, hands)
+  if facts.alone ~= '' and call('EXISTS', key('leases:' .. worker)) == 0 then facts.alone = '' end
   return kept, beside
 end

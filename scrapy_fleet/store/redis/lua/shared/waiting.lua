@@ -9,7 +9,7 @@
 -- suspects: ZSET, names of the slots that have any, by when the first of them began to wait.
 -- dead: ZSET, packed entries with their slot and reason, by id.
 
-local ENTRY, ORD = '<Hd', '<i5'
+local ENTRY, ORD, RAW = '<Hd', '<i5', '<i5c0'
 
 local function write_entry(e) return pack(ENTRY, e.attempts, e.rank) .. e.raw end
 
@@ -81,34 +81,37 @@ local function peek(list, line, some)
   return line.entries[line.at]
 end
 
--- The slot's first ordinary entry leaves it; it is expected that so many will. Its raw form, rank and attempts.
-local function take(slot, some)
-  local rank, attempts = slot.top, 0
+-- The slot's first ordinary entries leave it: at least one, at most so many, as far as they were never leased and have the
+-- same rank. It is expected that `some` will. A list, the first and the last in it, raw, their rank and attempts.
+local function take(slot, most, some)
+  local rank = slot.top
   local list = waiting_key(slot, rank)
   local line = line_of(list)
-  local head, raw = peek(list, line, some), nil
+  local head = peek(list, line, some)
+  local entries, first, last, attempts = line.entries, line.at, line.at, 0
   if slot.back > 0 then
     local returned = call('ZRANGE', back_key(slot, rank), 0, 0, 'WITHSCORES')
     if returned[1] and not (head and ord_of(head) < tonumber(returned[2])) then
       call('ZREM', back_key(slot, rank), returned[1])
       slot.back = slot.back - 1
       local e = read_entry(returned[1])
-      raw, attempts = e.raw, e.attempts
+      entries, first, last, attempts = {e.raw}, 1, 1, e.attempts
     end
+  else
+    last = math.min(#entries, first + most - 1)
   end
-  if not raw then
+  if entries == line.entries then
     if not head then error('a key is missing: ' .. list) end
-    line.at, line.taken = line.at + 1, line.taken + 1
-    raw = head
+    line.at, line.taken = last + 1, line.taken + last - first + 1
   end
-  slot.queued = slot.queued - 1
-  crawl.waiting = crawl.waiting - 1
+  slot.queued = slot.queued - (last - first + 1)
+  crawl.waiting = crawl.waiting - (last - first + 1)
   if slot.others > 0 and not peek(list, line, some)
       and (slot.back == 0 or call('EXISTS', back_key(slot, rank)) == 0) then
     slot.top = tonumber(call('ZPOPMIN', key('ranks:' .. slot.name))[1])
     slot.others = slot.others - 1
   end
-  return raw, rank, attempts
+  return entries, first, last, rank, attempts
 end
 
 -- What was taken of the lists leaves them.
@@ -127,7 +130,7 @@ local function take_suspect(slot)
   else call('ZREM', key('suspects'), slot.name) end
   slot.suspects = slot.suspects - 1
   crawl.suspects, crawl.waiting = crawl.suspects - 1, crawl.waiting - 1
-  return e.raw, e.rank, e.attempts
+  return {e.raw}, 1, 1, e.rank, e.attempts
 end
 
 local function die(slot, e, reason)
