@@ -36,7 +36,7 @@ _size = struct.Struct("<I").pack
 _short = struct.Struct("<H").pack
 _byte = struct.Struct("<B").pack
 _double = struct.Struct("<d").pack
-_hand = struct.Struct("<HH")
+_hand = struct.Struct("<HHH")
 _head = struct.Struct("<HBBddH")
 _named = struct.Struct("<dH").pack
 _IN_HAND = 1 << 16
@@ -318,9 +318,9 @@ def read_leases(seq: int, hand: bytes, raws: bytes, now: float, told: bytes) -> 
     if not hand:
         return ()
     terms, plain = read_terms(told), (0.0, False, "")
-    count, _ = _hand.unpack_from(hand)
+    count, _, head_count = _hand.unpack_from(hand)
     refs = _hand.size + count
-    at = refs + count
+    at = refs + count + 4 * head_count
     heads = []
     while at < len(hand):
         attempts, running, alone, run_at, rank, length = _head.unpack_from(hand, at)

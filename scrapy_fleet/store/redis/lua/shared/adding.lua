@@ -7,13 +7,15 @@ local function add_entries(groups, adds)
   while at <= #groups do
     local rank, slot
     rank, slot, at = unpack_struct('<dHc0', groups, at)
-    lines[#lines + 1] = {rank = rank, slot = slot, newest_first = crawl.lifo == 1 and rank % 2 == 0,
-      entries = false, count = 0}
+    -- The ords of following entries differ in their first byte, mostly: `rest` is what follows it from `rest_of` on.
+    lines[#lines + 1] = {rank = rank, slot = slot, sign = crawl.lifo == 1 and rank % 2 == 0 and -1 or 1,
+      entries = false, count = 0, rest = '', rest_of = false}
   end
   local known, used, names = {}, {}, {}
-  local position = 0
+  local position, ids, last = 0, crawl.ids, #adds
+  local char, unpack_struct, see = string.char, unpack_struct, see
   at = 1
-  while at <= #adds do
+  while at <= last do
     local group, ending, digits, payload
     group, ending, digits, payload, at = unpack_struct('<HI4Bc0I4c0', adds, at)
     if digits == '' or see(ending, digits) then
@@ -22,19 +24,25 @@ local function add_entries(groups, adds)
         line.entries = {}
         used[#used + 1], names[#names + 1] = line, line.slot
       end
-      crawl.ids, line.count = crawl.ids + 1, line.count + 1
-      line.entries[line.count] = pack(RAW, line.newest_first and -crawl.ids or crawl.ids, payload)
+      ids = ids + 1
+      local ord, count = line.sign * ids, line.count + 1
+      local first = ord % 256
+      if ord - first ~= line.rest_of then
+        line.rest_of, line.rest = ord - first, string.sub(pack(ORD, ord), 2)
+      end
+      line.count, line.entries[count] = count, char(first) .. line.rest .. payload
     else
       known[#known + 1] = pack('<I4', position)
     end
     position = position + 1
   end
+  crawl.ids = ids
   find_slots(names)
   for _, line in ipairs(used) do
     local slot = slot_of(line.slot)
     enter(slot, line.rank, line.count)
     crawl.accepted, crawl.finished = crawl.accepted + line.count, 0
-    call_many(line.newest_first and 'LPUSH' or 'RPUSH', waiting_key(slot, line.rank), line.entries)
+    call_many(line.sign < 0 and 'LPUSH' or 'RPUSH', waiting_key(slot, line.rank), line.entries)
   end
   return table.concat(known)
 end

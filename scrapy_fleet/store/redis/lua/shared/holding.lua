@@ -1,15 +1,16 @@
 -- What workers hold. What one got with a batch is kept together, a hand: most of what happens to leases then costs
 -- no command for each of them. A lease's token is its hand's number and its place in the hand, from 0.
 --
--- leases:<id>: HASH, packed number of a hand -> packed (HAND): how many leases it had, and how many are left; for each, in a
---   byte, what became of it, and in another, which of the heads that follow (LEASE) is its own, from 0.
+-- leases:<id>: HASH, packed number of a hand -> packed: how many leases it had, how many are left, how many heads it has
+--   (HAND); for each lease, in a byte, what became of it, and in another, which head is its own, from 0; for each head
+--   where it begins; the heads (LEASE).
 -- raws:<id>: HASH, packed number of a hand -> the length of each entry's raw form, then all of them. It is not written again
 --   until the last lease of the hand has gone.
 -- running:<id>: HASH, slot -> how many downloads the worker has under way there, and SPARE for each lease
 --   that may run when one of them has ended.
 
-local HAND, LEASE = '<HH', '<HBBddHc0'
-local HAND_SIZE = 4
+local HAND, LEASE = '<HHH', '<HBBddHc0'
+local HAND_SIZE, PLACE_SIZE = 6, 4
 local COUNT_IN_BATCH = 65536
 -- What became of a lease: its download is over, takes room in its slot, or waits for another's room; it has gone.
 local OVER, RUNNING, WAITS, GONE = 0, 1, 2, 3
@@ -17,33 +18,34 @@ local OVER, RUNNING, WAITS, GONE = 0, 1, 2, 3
 local function number_of_hand(seq) return seq * COUNT_IN_BATCH end
 
 local function read_hand(name, packed)
-  local count, left = unpack_struct(HAND, packed)
+  local count, left, heads = unpack_struct(HAND, packed)
   local refs = HAND_SIZE + count
-  return {name = name, packed = packed, count = count, left = left, heads = {}, at = refs + count + 1,
+  return {name = name, packed = packed, count = count, left = left, heads = {}, unread = heads,
     states = {string.byte(packed, HAND_SIZE + 1, refs)}, refs = {string.byte(packed, refs + 1, refs + count)},
     raws = false, sizes = false, changed = false}
 end
 
 local function write_hand(hand)
-  return pack(HAND, hand.count, hand.left) .. string.char(unpack(hand.states))
-    .. string.sub(hand.packed, HAND_SIZE + hand.count + 1)
+  return string.sub(hand.packed, 1, 2) .. pack('<H', hand.left) .. string.sub(hand.packed, 5, HAND_SIZE)
+    .. string.char(unpack(hand.states)) .. string.sub(hand.packed, HAND_SIZE + hand.count + 1)
 end
 
 -- What the lease at a place, from 1, has in common with others: its slot, and when it may run, among others.
 local function head_of(hand, place)
-  local heads, ref = hand.heads, hand.refs[place] + 1
-  while not heads[ref] do
-    local attempts, alone, run_at, rank, slot, _
-    attempts, _, alone, run_at, rank, slot, hand.at = unpack_struct(LEASE, hand.packed, hand.at)
-    heads[#heads + 1] =
-      {attempts = attempts, alone = alone, run_at = run_at, rank = rank, name = slot, slot = false}
+  local ref = hand.refs[place]
+  local head = hand.heads[ref]
+  if not head then
+    local at = unpack_struct('<I4', hand.packed, HAND_SIZE + 2 * hand.count + PLACE_SIZE * ref + 1)
+    local attempts, _, alone, run_at, rank, slot = unpack_struct(LEASE, hand.packed, at)
+    head = {attempts = attempts, alone = alone, run_at = run_at, rank = rank, name = slot, slot = false}
+    hand.heads[ref], hand.unread = head, hand.unread - 1
   end
-  return heads[ref]
+  return head
 end
 
 -- The slot of a lease, about to be changed.
 local function slot_at(hand, place)
-  local head = hand.heads[hand.refs[place] + 1] or head_of(hand, place)
+  local head = hand.heads[hand.refs[place]] or head_of(hand, place)
   head.slot = head.slot or slot_of(head.name)
   return head.slot
 end

@@ -55,8 +55,10 @@ local function start_leasing(worker, seq, dice, mine)
     cut_lists()
     if out.count == 0 then return end
     local number = pack('<d', number_of_hand(seq))
-    out.hand = pack(HAND, out.count, out.count) .. string.char(unpack(states)) .. string.char(unpack(refs))
-      .. table.concat(heads)
+    local at, begins = HAND_SIZE + 2 * out.count + PLACE_SIZE * #heads + 1, {}
+    for i, head in ipairs(heads) do begins[i], at = at, at + #head end
+    out.hand = pack(HAND, out.count, out.count, #heads) .. string.char(unpack(states)) .. string.char(unpack(refs))
+      .. pack('<' .. string.rep('I4', #heads), unpack(begins)) .. table.concat(heads)
     out.raws = pack('<' .. string.rep('I4', out.count), unpack(sizes)) .. table.concat(raws)
     call('HSET', key('leases:' .. worker), number, out.hand)
     call('HSET', key('raws:' .. worker), number, out.raws)

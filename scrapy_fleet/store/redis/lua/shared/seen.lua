@@ -42,9 +42,10 @@ end
 local function grow(it)
   local to, base = it.buckets, it.base
   local from, moved = it.prefix .. pack('<I4', to - base), {}
+  local sub, double = string.sub, 2 * base
   for _, digits in ipairs(call('SMEMBERS', from)) do
-    local ending = math.abs(tonumber(string.sub(digits, -9)))
-    if ending % (2 * base) == to then moved[#moved + 1] = digits end
+    local ending = sub(digits, -9) + 0
+    if (ending < 0 and -ending or ending) % double == to then moved[#moved + 1] = digits end
   end
   call_many('SREM', from, moved)
   call_many('SADD', it.prefix .. pack('<I4', to), moved)
@@ -72,7 +73,16 @@ end
 local see, has, lose, save_seen
 
 if filter.kind == EXACT or filter.kind == OFF then
-  see = function(ending, digits) return put(crawl, ending, digits) end
+  see = function(ending, digits)
+    -- As `put` does it: this is done for every entry.
+    local bucket = ending % (2 * crawl.base)
+    if bucket >= crawl.buckets then bucket = bucket - crawl.base end
+    local new = call('SADD', crawl.keys[bucket] or bucket_key(crawl, ending), digits)
+    if new == 0 then return false end
+    crawl.seen = crawl.seen + 1
+    if crawl.seen > FILL * crawl.buckets then grow(crawl) end
+    return true
+  end
   has = function(ending, digits) return call('SISMEMBER', bucket_key(crawl, ending), digits) == 1 end
   lose = function(ending, digits)
     local lost = call('SREM', bucket_key(crawl, ending), digits)

@@ -81,10 +81,10 @@ local function find_hands(worker, named)
         hands[numbers[i]] = hand
         for j = 1, #places[i] do
           -- Often one head is all there is.
-          if hand.at > #packed then break end
+          if hand.unread == 0 then break end
           local place = string.byte(places[i], j) + 1
           local ref = hand.refs[place]
-          if ref and not hand.heads[ref + 1] and hand.states[place] ~= GONE then
+          if ref and not hand.heads[ref] and hand.states[place] ~= GONE then
             slot_names[#slot_names + 1] = head_of(hand, place).name
           end
         end

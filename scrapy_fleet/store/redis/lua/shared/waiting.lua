@@ -9,7 +9,7 @@
 -- suspects: ZSET, names of the slots that have any, by when the first of them began to wait.
 -- dead: ZSET, packed entries with their slot and reason, by id.
 
-local ENTRY, ORD, RAW = '<Hd', '<i5', '<i5c0'
+local ENTRY, ORD = '<Hd', '<i5'
 
 local function write_entry(e) return pack(ENTRY, e.attempts, e.rank) .. e.raw end
 
