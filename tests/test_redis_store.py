@@ -367,6 +367,23 @@ def test_a_crawl_that_is_done_leaves_little(server: RedisServer, client: redis.R
     }
 
 
+@pytest.mark.parametrize("way", ["leave", "give up", "clear"])
+def test_a_worker_that_has_gone_leaves_nothing(server: RedisServer, client: redis.Redis, way: str) -> None:
+    now = 1000.0
+    store = RedisStore(server.url, "c", clock=lambda: now)
+    store.join(Worker("w"), PLAN, 60)
+    assert add(store, 1, Entry("a", b"1"), Entry("a", b"2"), want=2) == 2
+    if way == "leave":
+        store.commit(Batch(worker="w", seq=2, leave=True))
+    elif way == "give up":
+        store.give_up(("w",))
+    else:
+        now += 100.0
+        store.clear()
+    store.close()
+    assert [key for key in client.scan_iter() if key.endswith(b":w")] == []
+
+
 def test_scripts_name_every_key_they_use() -> None:
     """Each script is headed by what its keys are."""
     for verb in ("join", "commit", "beat", "give_up", "mend", "snapshot", "scan"):

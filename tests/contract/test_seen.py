@@ -61,6 +61,12 @@ def test_what_was_met_is_known(make_store: Callable[..., Store], name: str) -> N
     conserved(one.store)
 
 
+def test_small_keys_are_known_too(store: Store) -> None:
+    """They have fewer digits than others, and half of them a sign."""
+    keys = tuple(range(-600, 600))
+    assert (store.mark(keys), store.mark(keys)) == (1200, 0)
+
+
 def test_off_is_for_entries_without_keys(store: Store) -> None:
     """Seeds alone have keys then: they are known when start() has to begin again."""
     worker = Hand(store, plan=with_seen(OFF))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from scrapy_fleet.model import Outcome, Plan, Rule, Sample
+from scrapy_fleet.model import Outcome, Plan, Rule, Sample, Start
 from scrapy_fleet.store.base import Store
 
 from .driver import Hand, conserved, names, pages
@@ -40,6 +40,41 @@ def test_settling_twice_counts_once(store: Store) -> None:
     receipt = worker.settle(lease)
     assert (receipt.counts.done, receipt.counts.dead) == (1, 0)
     conserved(store)
+
+
+def test_what_is_said_after_an_outcome_is_passed_over(store: Store) -> None:
+    worker = Hand(store)
+    worker.add(*pages("1", "2", "3"))
+    one, two, _ = worker.lease()
+    worker.commit(
+        outcomes=(
+            *(Outcome(one.token, items=(b"kept",)), Outcome(one.token)),
+            *(Outcome(two.token), Outcome(two.token, items=(b"late",))),
+        )
+    )
+    assert [item for _, item in store.items()] == [b"kept"]
+    receipt = worker.settle(one, two)
+    assert (receipt.counts.done, receipt.counts.leased) == (2, 1)
+    assert worker.release(one, two).counts.waiting == 0
+    conserved(store)
+
+
+@pytest.mark.parametrize("distance", [1, 255, 256, 1 << 16, -(1 << 40)])
+def test_a_token_that_was_never_given_is_passed_over(store: Store, distance: int) -> None:
+    worker = Hand(store)
+    worker.add(*pages("1"))
+    (lease,) = worker.lease()
+    other = lease.token + distance
+    receipt = worker.commit(
+        starts=(Start(other, 0.0),),
+        samples=(Sample(other, 1.0), Sample(lease.token, 2.0, then=other)),
+        outcomes=(Outcome(other), Outcome(other, items=(b"item",))),
+        releases=(other,),
+    )
+    assert (receipt.counts.leased, receipt.counts.done) == (1, 0)
+    assert store.items() == []
+    assert store.snapshot().slots[0].latency == 2.0
+    assert worker.settle(lease).counts.done == 1
 
 
 def test_a_token_the_worker_does_not_hold_is_passed_over_its_items_too(store: Store) -> None:
