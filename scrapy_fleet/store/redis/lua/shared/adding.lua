@@ -7,7 +7,7 @@ local function add_entries(groups, adds)
   while at <= #groups do
     local rank, slot
     rank, slot, at = unpack_struct('<dHc0', groups, at)
-    -- The ords of following entries differ in their first byte, mostly: `rest` is what follows it from `rest_of` on.
+    -- Ords that follow each other differ in their first byte, mostly: `rest` are the others, from `rest_of` on.
     lines[#lines + 1] = {rank = rank, slot = slot, sign = crawl.lifo == 1 and rank % 2 == 0 and -1 or 1,
       entries = false, count = 0, rest = '', rest_of = false}
   end

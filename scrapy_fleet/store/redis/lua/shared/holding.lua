@@ -1,11 +1,11 @@
--- What workers hold. What one got with a batch is kept together, a hand: most of what happens to leases then costs
--- no command for each of them. A lease's token is its hand's number and its place in the hand, from 0.
+-- What workers hold. What one got with a batch is kept together, a hand: so most of what happens to a lease takes
+-- no command of its own. A lease's token is its hand's number and its place in the hand, from 0.
 --
--- leases:<id>: HASH, packed number of a hand -> packed: how many leases it had, how many are left, how many heads it has
---   (HAND); for each lease, in a byte, what became of it, and in another, which head is its own, from 0; for each head
---   where it begins; the heads (LEASE).
--- raws:<id>: HASH, packed number of a hand -> the length of each entry's raw form, then all of them. It is not written again
---   until the last lease of the hand has gone.
+-- leases:<id>: HASH, packed number of a hand -> packed: how many leases it had, how many are left, and how many
+--   heads it has (HAND); for each lease, in a byte, what became of it, and in another, which head is its own, from
+--   0; for each head, where it begins; the heads (LEASE).
+-- raws:<id>: HASH, packed number of a hand -> how long each entry's raw form is, then all of them. It stays as it
+--   is until the last lease of the hand has gone.
 -- running:<id>: HASH, slot -> how many downloads the worker has under way there, and SPARE for each lease
 --   that may run when one of them has ended.
 
@@ -22,7 +22,7 @@ local function read_hand(name, packed)
   local refs = HAND_SIZE + count
   return {name = name, packed = packed, count = count, left = left, heads = {}, unread = heads,
     states = {string.byte(packed, HAND_SIZE + 1, refs)}, refs = {string.byte(packed, refs + 1, refs + count)},
-    raws = false, sizes = false, changed = false}
+    raws = false, ends = false, changed = false}
 end
 
 local function write_hand(hand)
@@ -52,15 +52,16 @@ end
 
 -- The entry of a lease.
 local function entry_at(worker, hand, place)
+  local before = 4 * hand.count
   if not hand.raws then
-    hand.raws = call('HGET', key('raws:' .. worker), hand.name)
-    hand.sizes = {unpack_struct('<' .. string.rep('I4', hand.count), hand.raws)}
+    local name = key('raws:' .. worker)
+    hand.raws = call('HGET', name, hand.name) or error('a key is missing: ' .. name)
+    hand.ends = {unpack_struct('<' .. string.rep('I4', hand.count), hand.raws)}
+    for i = 1, hand.count do hand.ends[i] = (hand.ends[i - 1] or before) + hand.ends[i] end
   end
-  local at = 4 * hand.count
-  for i = 1, place - 1 do at = at + hand.sizes[i] end
   local head = head_of(hand, place)
   return {attempts = head.attempts, rank = head.rank, alone = head.alone,
-    raw = string.sub(hand.raws, at + 1, at + hand.sizes[place])}
+    raw = string.sub(hand.raws, (hand.ends[place - 1] or before) + 1, hand.ends[place])}
 end
 
 -- The lease is over: its slot, about to be changed. `mine` are its worker's downloads, if the worker goes on.
@@ -70,7 +71,7 @@ local function end_lease(hand, place, mine)
   if state == RUNNING then slot.active = slot.active - 1 end
   if mine and state ~= OVER then
     local name, counts = slot.name, state == RUNNING and mine.of or mine.spares
-    counts[name], mine.changed[name] = counts[name] - 1, true
+    counts[name], mine.changed[name] = (counts[name] or 0) - 1, true
   end
   slot.leased, crawl.leased = slot.leased - 1, crawl.leased - 1
   states[place], hand.left, hand.changed = GONE, hand.left - 1, true
@@ -96,7 +97,8 @@ local function forget(worker, fate)
     fate(end_lease(hand, place), entry)
     count = count + 1
   end)
-  call('DEL', key('leases:' .. worker), key('raws:' .. worker), key('running:' .. worker), key('worker:' .. worker))
+  call('DEL', key('leases:' .. worker), key('raws:' .. worker), key('running:' .. worker),
+    key('worker:' .. worker))
   call('ZREM', key('workers'), worker)
   if crawl.seeder == worker then crawl.seeder = '' end
   return count

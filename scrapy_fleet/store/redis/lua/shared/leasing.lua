@@ -29,10 +29,10 @@ local function start_leasing(worker, seq, dice, mine)
     crawl.served = crawl.served + number
     slot.turn = SERVED + crawl.served
     slot.leased, crawl.leased = slot.leased + number, crawl.leased + number
-    downloads[name], changed[name] = downloads[name] or 0, true
+    changed[name] = true
     if running == RUNNING then
       slot.active = slot.active + number
-      downloads[name] = downloads[name] + number
+      downloads[name] = (downloads[name] or 0) + number
     else
       spares[name] = (spares[name] or 0) + number
     end

@@ -2,9 +2,9 @@
 --
 -- workers: ZSET, ids of the workers in the crawl, by when they are given up if they stay silent.
 -- worker:<id>: HASH, `number` in order of coming, `ttl`, `joined`, `host`, `pid`, `home`, `birth`; of its
---   last batch `seq` and `known` (packed positions); `alone`: '1' while it has a lease that must be its only one; up to
---   which number of slots that were held (see politeness.lua) it was told, with its last batch, `told`, and
---   before that, `heard`.
+--   last batch `seq` and `known` (packed positions); `alone`: '1' while it has a lease that must be its only
+--   one; up to which number of slots that were held (see politeness.lua) it was told, with its last batch,
+--   `told`, and before that, `heard`.
 
 -- The worker is alive: its facts, or nil if it is not in the crawl.
 local function alive(worker)

@@ -24,7 +24,7 @@ local function downloads_of(worker)
   function mine.save()
     local set, gone = {}, {}
     for slot in pairs(mine.changed) do
-      local number = mine.of[slot] + SPARE * (mine.spares[slot] or 0)
+      local number = (mine.of[slot] or 0) + SPARE * (mine.spares[slot] or 0)
       if number == 0 then
         gone[#gone + 1] = slot
       else
@@ -62,8 +62,8 @@ local function begin(head, late)
   slot.leeway = 0
 end
 
--- The hands of which a batch names leases, by their numbers, with the slots of these brought in one go. `named` has, for
--- each hand, its number and the places that are named.
+-- The hands of which a batch names leases, by their numbers; the slots of these leases are brought in one go. `named`
+-- has, for each hand, its number and the places.
 local function find_hands(worker, named)
   local hands, names, numbers, places, slot_names = {}, {}, {}, {}, {}
   local at, count = 1, 0
@@ -73,7 +73,8 @@ local function find_hands(worker, named)
     numbers[count], places[count], at = unpack_struct('<dHc0', named, at)
   end
   for first = 1, count, AT_ONCE do
-    local found = call('HMGET', key('leases:' .. worker), unpack(names, first, math.min(first + AT_ONCE - 1, count)))
+    local found =
+      call('HMGET', key('leases:' .. worker), unpack(names, first, math.min(first + AT_ONCE - 1, count)))
     for i = first, first + #found - 1 do
       local packed = found[i - first + 1]
       if packed then
@@ -110,8 +111,8 @@ local function save_hands(worker, hands)
   call_many('HDEL', key('raws:' .. worker), gone)
 end
 
--- Starts, samples, outcomes and releases; `named` are all leases in them, `done` those that have ended with nothing to be
--- said about it: as `named`. The items to keep, and what is to be written beside the crawl.
+-- Starts, samples, outcomes and releases; `named` are all leases in them. `done`, written like that, are outcomes with
+-- nothing more to be said. The items to keep, and what is to be written beside the crawl.
 local function settle(worker, facts, mine, named, starts, samples, done, outcomes, releases)
   local kept, beside = {}, {}
   if named == '' then return kept, beside end
@@ -147,9 +148,9 @@ local function settle(worker, facts, mine, named, starts, samples, done, outcome
       hand = hands[heir - place]
       if hand and hand.states[place + 1] == WAITS and head_of(hand, place + 1).name == name then
         hand.states[place + 1], hand.changed = RUNNING, true
-        spares[name], changed[name] = spares[name] - 1, true
+        spares[name], changed[name] = (spares[name] or 0) - 1, true
       else
-        running[name], changed[name] = running[name] - 1, true
+        running[name], changed[name] = (running[name] or 0) - 1, true
         slot.active = slot.active - 1
       end
       if latency >= 0 then

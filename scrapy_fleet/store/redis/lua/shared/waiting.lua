@@ -81,8 +81,8 @@ local function peek(list, line, some)
   return line.entries[line.at]
 end
 
--- The slot's first ordinary entries leave it: at least one, at most so many, as far as they were never leased and have the
--- same rank. It is expected that `some` will. A list, the first and the last in it, raw, their rank and attempts.
+-- The slot's first ordinary entries leave it: one, or up to so many that were never leased and have the same rank;
+-- it is expected that `some` will. A list, where in it they begin and end, raw, and their rank and attempts.
 local function take(slot, most, some)
   local rank = slot.top
   local list = waiting_key(slot, rank)
