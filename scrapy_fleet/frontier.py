@@ -105,7 +105,7 @@ class Frontier:
         if sample.token not in self._downloading:
             return
         self._downloading.discard(sample.token)
-        self._ahead.forget(sample.token)
+        self.begin(sample.token)  # an answer may be faster than the word of the start
         slot = self._held[sample.token].slot
         if sample.status in REFUSALS:
             # The others learn from the store that this slot is to be left alone.

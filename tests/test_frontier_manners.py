@@ -150,3 +150,15 @@ async def test_a_worker_that_is_always_late_goes_on_all_the_same(store: Recordin
     for _ in range(3):
         desk.settle(await desk.next())
     await desk.close()
+
+
+@in_loop
+async def test_a_response_that_is_faster_than_the_word_of_its_start_brings_it_along(store: Recording) -> None:
+    """Else its slot would be left alone for as long as the request might have been late."""
+    desk = await busy(store, plan=Plan(rule=Rule(delay=1)))
+    lease = await desk.next()
+    desk.frontier.sample(Sample(lease.token, 0.001, 200))
+    desk.frontier.begin(lease.token)
+    await desk.commit()
+    assert [start.token for batch in store.batches for start in batch.starts] == [lease.token]
+    await desk.close()
