@@ -18,8 +18,10 @@ from scrapy_fleet.store.sqlite.changes import (
     WAITING,
     Changes,
     Held,
+    HeldIn,
     chunks,
     decode_held,
+    decode_slots,
     text,
 )
 from scrapy_fleet.store.sqlite.database import Database
@@ -107,23 +109,23 @@ class Applying:
     def end(self, batch: Batch, num: int) -> list[bytes]:
         """Take starts, samples, notices, outcomes and releases; the items of outcomes that were held."""
         samples, outcomes = batch.samples, batch.outcomes
-        tokens = [sample.token for sample in samples]
-        tokens += [sample.then for sample in samples if sample.then is not None]
-        tokens += [outcome.token for outcome in outcomes]
+        ended = [sample.token for sample in samples]
+        ended += [sample.then for sample in samples if sample.then is not None]
+        tokens = [*ended, *(start.token for start in batch.starts), *(outcome.token for outcome in outcomes)]
         tokens += batch.releases
         items: list[bytes] = []
         lessons: dict[int, list[Sample | Notice]] = {}
-        if batch.starts:
-            self._begin(batch.starts, num)
         if tokens:
             entries, slots = self._db.run("held", worker=num, tokens=text(tokens)).fetchone()
             held = {found.token: found for found in decode_held(entries)}
+            met = {slot.id: slot for slot in decode_slots(slots)}
+            self._begin(batch.starts, held, met)
             if samples:
-                lessons = self._sample(samples, held, _decode(slots))
+                lessons = self._sample(samples, held, met)
             items = self._settle(outcomes, held)
             self.release([held.pop(token) for token in batch.releases if token in held])
-            if held:
-                busy = [(found.id, found.busy) for found in held.values()]
+            busy = [(held[token].id, held[token].busy) for token in ended if token in held]
+            if busy:
                 self._db.run("busy", busy=text(busy))
         if batch.notices:
             self._notice(batch.notices, lessons)
@@ -131,51 +133,55 @@ class Applying:
             Treating(self._db, self._plan, self._changes).learn(lessons)
         return items
 
-    def _begin(self, starts: tuple[Start, ...], num: int) -> None:
+    def _begin(
+        self, starts: tuple[Start, ...], held: dict[int | None, Held], slots: dict[int, HeldIn]
+    ) -> None:
         """Give back what was not needed of the leeway of slots."""
-        begun = text([(start.token, start.late) for start in starts])
-        self._db.run("begin", worker=num, starts=begun)
-        for slot in _decode(self._db.value("begun", worker=num, starts=begun)):
-            self._changes.slot(slot)  # whether it may be served is seen to with its counters
+        for start in starts:
+            found = held.get(start.token)
+            slot = None if found is None else slots[found.slot]
+            if found is None or slot is None or not slot.leeway or slot.newest != found.at:
+                continue
+            change = self._changes.slot(slot.id)
+            change.next_at = slot.next_at + (min(start.late, slot.leeway) - slot.leeway)
+            change.leeway = slot.leeway = 0.0
+            if slot.held_until is not None:
+                change.due_at = max(change.next_at, slot.held_until)
 
     def _sample(
         self,
         samples: tuple[Sample, ...],
         held: dict[int | None, Held],
-        slots: list[tuple[int, float | None, int]],
+        slots: dict[int, HeldIn],
     ) -> dict[int, list[Sample | Notice]]:
         """Free the room of downloads that are over; the samples of slots whose manners may change."""
-        latencies: dict[int, float | None] = {}
-        telling: set[int] = set()
-        for slot, latency, mannered in slots:
-            latencies[slot] = latency
-            if mannered or self._plan.auto is not None:
-                telling.add(slot)
+        auto = self._plan.auto is not None
+        telling = {id for id, slot in slots.items() if slot.mannered or auto}
         ended: list[tuple[int, Sample]] = []
         for sample in samples:
             found = held.get(sample.token)
             if found is None or found.busy != RUNNING:
                 continue
             found.busy = OVER
-            slot = found.slot
-            change = self._changes.slot(slot)
+            slot = slots[found.slot]
+            change = self._changes.slot(slot.id)
             heir = None if sample.then is None else held.get(sample.then)
-            if heir is not None and heir.busy == SPARE and heir.slot == slot:
+            if heir is not None and heir.busy == SPARE and heir.slot == slot.id:
                 heir.busy = RUNNING
             else:
                 change.active -= 1
             if sample.latency is not None:
-                old = latencies[slot]
+                old = slot.latency
                 new = sample.latency if old is None else old + LATENCY_WEIGHT * (sample.latency - old)
-                latencies[slot] = change.latency = new
-            ended.append((slot, sample))
+                slot.latency = change.latency = new
+            ended.append((slot.id, sample))
             if sample.failed or sample.status in REFUSALS:
-                telling.add(slot)
+                telling.add(slot.id)
         lessons: dict[int, list[Sample | Notice]] = {}
         if telling:
-            for slot, sample in ended:
-                if slot in telling:
-                    lessons.setdefault(slot, []).append(sample)
+            for id, sample in ended:
+                if id in telling:
+                    lessons.setdefault(id, []).append(sample)
         return lessons
 
     def _notice(self, notices: tuple[Notice, ...], lessons: dict[int, list[Sample | Notice]]) -> None:

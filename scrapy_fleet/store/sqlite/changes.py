@@ -34,6 +34,7 @@ class SlotChange(msgspec.Struct, array_like=True):
     served: int | None = None
     newest: float | None = None
     leeway: float | None = None
+    due_at: float | None = None
 
 
 class Held(msgspec.Struct, array_like=True):
@@ -45,9 +46,25 @@ class Held(msgspec.Struct, array_like=True):
     attempts: int
     id: int
     alone: int
+    at: float | None = None
+    """``held`` alone says so."""
+
+
+class HeldIn(msgspec.Struct, array_like=True):
+    """A slot that has leases, as statement ``held`` gives it."""
+
+    id: int
+    latency: float | None
+    mannered: int
+    next_at: float
+    newest: float
+    leeway: float
+    held_until: float | None
+    """None if it is given up."""
 
 
 decode_held = msgspec.json.Decoder(list[Held]).decode
+decode_slots = msgspec.json.Decoder(list[HeldIn]).decode
 
 
 class Changes:

@@ -104,7 +104,8 @@ class Leasing:
             return at
         factor = self._random.uniform(1 - slot.jitter, 1 + slot.jitter) if slot.jitter else 1.0
         change.newest, change.leeway = at, leeway_of(slot.pace)
-        slot.due_at = change.next_at = at + max(slot.pace, slot.delay * factor) + change.leeway
+        slot.due_at = at + max(slot.pace, slot.delay * factor) + change.leeway
+        change.next_at = change.due_at = slot.due_at
         slot.opens_at = slot.due_at if change.leeway else slot.due_at - HORIZON
         return at
 

@@ -51,10 +51,11 @@ FROM (SELECT s.id AS id, count(*) AS n FROM incoming i JOIN slot s ON s.name = i
 DELETE FROM incoming;
 
 -- name: held
-WITH held AS (SELECT token, slot, busy, attempts, id, alone FROM entry
+WITH held AS (SELECT token, slot, busy, attempts, id, alone, at FROM entry
               WHERE state = 1 AND worker = :worker AND token IN (SELECT value FROM json_each(:tokens)))
-SELECT (SELECT json_group_array(json_array(token, slot, busy, attempts, id, alone)) FROM held),
-       (SELECT json_group_array(json_array(id, latency, manners IS NOT NULL)) FROM slot
+SELECT (SELECT json_group_array(json_array(token, slot, busy, attempts, id, alone, at)) FROM held),
+       (SELECT json_group_array(json_array(id, latency, manners IS NOT NULL, next_at, newest, leeway,
+               CASE WHEN lost IS NULL THEN coalesce(json_extract(manners, '$[2]'), 0) END)) FROM slot
         WHERE id IN (SELECT slot FROM held));
 
 -- name: held_all
@@ -83,38 +84,21 @@ UPDATE slot SET
     leased = slot.leased + d.leased, active = slot.active + d.active, done = slot.done + d.done,
     latency = coalesce(d.latency, slot.latency), next_at = coalesce(d.next_at, slot.next_at),
     newest = coalesce(d.newest, slot.newest), leeway = coalesce(d.leeway, slot.leeway),
-    -- A lease moves it on from when the slot was due.
-    due_at = coalesce(d.next_at, slot.due_at),
+    due_at = coalesce(d.due_at, slot.due_at),
     served = coalesce(d.served, slot.served),
     top = (SELECT rank FROM entry WHERE slot = d.id AND state = 0 ORDER BY rank, ord LIMIT 1)
           - 2 * slot.boost,
     phase = CASE WHEN slot.queued + d.queued = 0 OR slot.active + d.active >= slot.concurrency THEN 0
-                 WHEN coalesce(d.next_at, slot.due_at) - (coalesce(d.leeway, slot.leeway) = 0) <= :now THEN 1
+                 WHEN coalesce(d.due_at, slot.due_at) - (coalesce(d.leeway, slot.leeway) = 0) <= :now THEN 1
                  ELSE 2 END
 FROM (SELECT json_extract(value, '$[0]') AS id, json_extract(value, '$[1]') AS queued,
              json_extract(value, '$[2]') AS suspects, json_extract(value, '$[3]') AS leased,
              json_extract(value, '$[4]') AS active, json_extract(value, '$[5]') AS done,
              json_extract(value, '$[6]') AS latency, json_extract(value, '$[7]') AS next_at,
              json_extract(value, '$[8]') AS served, json_extract(value, '$[9]') AS newest,
-             json_extract(value, '$[10]') AS leeway
+             json_extract(value, '$[10]') AS leeway, json_extract(value, '$[11]') AS due_at
       FROM json_each(:deltas)) d
 WHERE slot.id = d.id;
-
--- name: begin
-UPDATE slot SET
-    next_at = next_at + (min(b.late, leeway) - leeway), leeway = 0,
-    due_at = CASE WHEN lost IS NULL THEN max(next_at + (min(b.late, leeway) - leeway),
-                                             coalesce(json_extract(manners, '$[2]'), 0))
-                  ELSE due_at END
-FROM (SELECT e.slot, e.at, json_extract(value, '$[1]') AS late
-      FROM json_each(:starts)
-      JOIN entry e ON e.state = 1 AND e.worker = :worker AND e.token = json_extract(value, '$[0]')) b
-WHERE slot.id = b.slot AND slot.leeway > 0 AND slot.newest = b.at;
-
--- name: begun
-SELECT json_group_array(DISTINCT e.slot)
-FROM json_each(:starts)
-JOIN entry e ON e.state = 1 AND e.worker = :worker AND e.token = json_extract(value, '$[0]');
 
 -- name: wake
 UPDATE slot SET phase = 1 WHERE phase = 2 AND opens_at <= :now;

@@ -126,7 +126,11 @@ class Treating:
             self._treat([after])
 
     def _known(self, slots: Iterable[int]) -> list[Known]:
-        return _decode(self._db.value("manners", slots=text(list(slots))))
+        known = _decode(self._db.value("manners", slots=text(list(slots))))
+        for slot in known:
+            if (moved := self._changes.slot(slot.id).next_at) is not None:
+                slot.next_at = moved
+        return known
 
     def _treatment(
         self, slot: Known, manners: Manners, override: Override | None, *, halted: bool = False
@@ -151,7 +155,8 @@ class Treating:
         if treatments:
             self._db.run("treat", treats=text(treatments))
             for treatment in treatments:
-                self._changes.slot(treatment.id)  # whether it may be served is seen to with its counters
+                # When it is due is written; whether it may be served is seen to with its counters.
+                self._changes.slot(treatment.id).due_at = None
 
 
 def treatment_of(plan: Plan, name: str | None = None, override: Override | None = None) -> dict[str, Any]:
