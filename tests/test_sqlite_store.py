@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from scrapy_fleet.errors import StoreError
-from scrapy_fleet.model import Batch, Entry, Notice, Outcome, Plan, Rule, Worker
+from scrapy_fleet.model import Batch, Entry, Notice, Outcome, Plan, Rule, Start, Worker
 from scrapy_fleet.store.base import MAX_WANT
 from scrapy_fleet.store.sqlite import SqliteStore
 
@@ -34,9 +34,9 @@ def test_a_file_of_an_older_format_is_left_alone(tmp_path: Path) -> None:
 class Steps:
     """A worker that counts what its commits cost SQLite, in steps of its machine: always the same."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, plan: Plan = PLAN) -> None:
         self.store = SqliteStore(path, "c", durability="normal", clock=lambda: 1000.0)
-        self.store.join(Worker("w"), PLAN, 60.0)
+        self.store.join(Worker("w"), plan, 60.0)
         self._seq = count(1)
         self._steps = 0
         self.store._db.connection.set_progress_handler(self._count, 10)
@@ -88,6 +88,30 @@ def test_slots_that_wait_cost_nothing(tmp_path: Path, held: bool) -> None:
     many = steps_with(tmp_path / "many.db", 3000, held=held)
     for less, more in zip(few, many, strict=True):
         assert more <= less * 1.05 + 50
+
+
+def steps_of_paced_pages(path: Path, in_hand: int) -> tuple[int, int]:
+    """What it costs to lease some pages of slow slots, and to tell of their start, with so many in hand."""
+    worker = Steps(path, Plan(rule=Rule(delay=10)))
+    worker.store.join(Worker("other"), Plan(rule=Rule(delay=10)), 60.0)
+    worker.commit(adds=tuple(Entry(slot=f"s{n}", payload=b"") for n in range(in_hand + 8) for _ in range(2)))
+    for _ in range(0, in_hand, 20):
+        worker.commit(want=20)
+    leasing = worker.commit(want=8)
+    assert len(worker.receipt.leases) == 8
+    telling = worker.commit(starts=tuple(Start(lease.token, 1.0) for lease in worker.receipt.leases))
+    last = worker.store.slot(f"s{in_hand + 7}")
+    assert last is not None
+    assert last.next_in == pytest.approx(11)
+    worker.store.close()
+    return leasing, telling
+
+
+def test_paced_leases_in_hand_cost_nothing(tmp_path: Path) -> None:
+    few = steps_of_paced_pages(tmp_path / "few.db", 20)
+    many = steps_of_paced_pages(tmp_path / "many.db", 400)
+    for less, more in zip(few, many, strict=True):
+        assert more <= less * 1.1 + 50
 
 
 TOGETHER = """

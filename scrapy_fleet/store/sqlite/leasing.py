@@ -9,11 +9,12 @@ from typing import Any
 
 import msgspec
 
-from scrapy_fleet.model import Lease
+from scrapy_fleet.model import TASKS, Lease, Plan
 from scrapy_fleet.politeness import leeway_of
 from scrapy_fleet.store.base import HORIZON, MAX_WANT, PATIENCE
 from scrapy_fleet.store.sqlite.changes import SPARE, SUSPECT, WAITING, Changes, SlotChange, text
 from scrapy_fleet.store.sqlite.database import Database
+from scrapy_fleet.store.sqlite.treating import treatment_of
 
 TOKENS_PER_BATCH = 1 << 16
 
@@ -53,6 +54,13 @@ class Slot(msgspec.Struct, array_like=True):
     def share(self, workers: int) -> int:
         return -(-self.concurrency // workers)
 
+    @property
+    def most(self) -> int:
+        """How many its delay lets it give at a time."""
+        if not self.delay or not self.pace:
+            return self.concurrency
+        return 1 if leeway_of(self.pace) else 2 + int(HORIZON / self.pace)
+
     def turn(self) -> tuple[int, int, int]:
         return self.queue[-1][0] - 2 * self.boost, self.served, self.id
 
@@ -66,9 +74,11 @@ class Leasing:
     def __init__(self, db: Database, random: Random) -> None:
         self._db = db
         self._random = random
+        self._crowded = True
+        """So many leases of slots were in hand, the last time, that it counted whose they are."""
 
     def lease(
-        self, num: int, seq: int, want: int, alone: int | None, suspects: int, changes: Changes
+        self, num: int, seq: int, want: int, alone: int | None, suspects: int, plan: Plan, changes: Changes
     ) -> tuple[tuple[Lease, ...], int | None]:
         """The leases, and the token that must stay the worker's only one, if there is one."""
         if alone is not None:
@@ -89,7 +99,7 @@ class Leasing:
             elif row["at"] <= changes.now - PATIENCE:
                 picks = []
         if picks is None:
-            picks, running = self._pick(num, min(want, MAX_WANT), changes)
+            picks, running = self._pick(num, min(want, MAX_WANT), plan, changes)
         if not picks:
             return (), alone
         first = seq * TOKENS_PER_BATCH
@@ -109,14 +119,17 @@ class Leasing:
         slot.opens_at = slot.due_at if change.leeway else slot.due_at - HORIZON
         return at
 
-    def _pick(self, num: int, want: int, changes: Changes) -> tuple[list[Pick], int]:
+    def _pick(self, num: int, want: int, plan: Plan, changes: Changes) -> tuple[list[Pick], int]:
         """Choose entries; how many of them may run, and are not spare."""
-        workers = self._db.value("SELECT count(*) FROM worker")
-        mine = self._mine(num) if workers > 1 else None
+        workers, unpaced = self._db.run("crowd", tasks=TASKS).fetchone()
+        mine = self._mine(num) if workers > 1 and self._crowded else None
         slots = self._ready(want, workers, mine or {})
+        if workers > 1 and self._crowded and mine is None:
+            mine = self._mine(num)
+            slots = self._ready(want, workers, mine)
         picks = self._serve(slots, want, changes)
         running = len(picks)
-        if running < want:
+        if running < want and (unpaced or not treatment_of(plan)["delay"]):
             if mine is None:
                 mine = self._mine(num)
             spare = self._with_spares(mine, slots, workers, changes.now)
@@ -130,9 +143,12 @@ class Leasing:
     def _ready(self, want: int, workers: int, mine: dict[int, Slot]) -> dict[int, Slot]:
         """The slots that may be served, the first ones first, with the room they have for this worker."""
         slots: dict[int, Slot] = {}
+        self._crowded = False
         for slot in _decode_slots(self._db.value("ready", want=want + len(mine))):
             running = mine[slot.id].running if slot.id in mine else 0
-            slot.room = min(slot.concurrency - slot.active, slot.share(workers) - running)
+            share, most = slot.share(workers), slot.most
+            self._crowded |= slot.active > 0 and share - slot.active < min(most, want)
+            slot.room = min(slot.concurrency - slot.active, share - running, most)
             if slot.room > 0 and len(slots) < want:
                 slots[slot.id] = slot
         return slots

@@ -114,6 +114,10 @@ SELECT json_group_array(json_array(id, served, active, concurrency, delay, jitte
                                    NOT probed AND suspects = 0 AND lost IS NULL))
 FROM (SELECT * FROM slot WHERE phase = 1 ORDER BY top, served, id LIMIT :want);
 
+-- name: crowd
+-- Workers, and whether a slot has no delay though others have.
+SELECT (SELECT count(*) FROM worker), EXISTS (SELECT 1 FROM rule WHERE delay = 0 AND name <> :tasks);
+
 -- name: mine
 SELECT json_group_array(json_array(s.id, s.served, s.active, s.concurrency, s.delay, s.jitter, s.pace,
                                    s.due_at, s.boost, NOT s.probed AND s.suspects = 0 AND s.lost IS NULL,

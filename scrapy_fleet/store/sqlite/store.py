@@ -116,7 +116,8 @@ class SqliteStore(Knowing, ItemVerbs):
             if batch.seq <= worker["seq"]:
                 return self._repeat(batch, worker, crawl, changes.now)
             refuse_beside(batch)
-            applying = Applying(db, decode_plan(crawl["plan"]), changes)
+            plan = decode_plan(crawl["plan"])
+            applying = Applying(db, plan, changes)
             known = applying.add(batch.adds, crawl) if batch.adds else ()
             if batch.marks:
                 met = seen.meet(db, crawl, batch.marks, changes.counts["seen"])
@@ -137,7 +138,9 @@ class SqliteStore(Knowing, ItemVerbs):
             if batch.want and not batch.leave and crawl["mode"] == "run":
                 changes.write_slots()
                 suspects = crawl["suspects"] + changes.counts["suspects"]
-                leases, alone = self._leasing.lease(num, batch.seq, batch.want, alone, suspects, changes)
+                leases, alone = self._leasing.lease(
+                    num, batch.seq, batch.want, alone, suspects, plan, changes
+                )
                 changes.write_slots()
                 if len(leases) < batch.want:
                     retry_in = self._leasing.retry_in(changes.now, suspects)
