@@ -52,9 +52,8 @@ class Ahead:
         """How many were ready to run when last asked for."""
         return len(self._ready)
 
-    def put(self, lease: Lease, sent: float, answered: float) -> float | None:
-        """Keep a lease that was sent for and came at these times; in how many seconds it may run, if that
-        is not now and not left to others of its slot."""
+    def put(self, lease: Lease, sent: float, answered: float) -> None:
+        """Keep a lease that was sent for and came at these times."""
         self._arrived += 1
         if lease.pace:
             self._due[lease.token] = sent + lease.delay, self._arrived
@@ -63,21 +62,24 @@ class Ahead:
         if lease.spare:
             self._spares.setdefault(lease.slot, []).append(lease)
             self.spares += 1
-            return None
-        wait = answered + lease.delay - time.monotonic()
-        if lease.delay <= SOON or wait <= 0:
+        elif lease.delay <= SOON or answered + lease.delay <= time.monotonic():
             heapq.heappush(self._ready, (lease.rank, self._arrived, lease))
+        else:
+            heapq.heappush(self._timed, (answered + lease.delay, self._arrived, lease))
+
+    def ripen(self) -> float | None:
+        """Leases whose time has come may run; when the next one may (``time.monotonic``)."""
+        if not self._timed:
             return None
-        heapq.heappush(self._timed, (answered + lease.delay, self._arrived, lease))
-        return wait
+        now = time.monotonic() + SOON
+        while self._timed and self._timed[0][0] <= now:
+            _, arrived, lease = heapq.heappop(self._timed)
+            heapq.heappush(self._ready, (lease.rank, arrived, lease))
+        return self._timed[0][0] if self._timed else None
 
     def take(self) -> Lease | None:
         """The best one of those that may run now."""
-        if self._timed:
-            now = time.monotonic() + SOON
-            while self._timed and self._timed[0][0] <= now:
-                _, arrived, lease = heapq.heappop(self._timed)
-                heapq.heappush(self._ready, (lease.rank, arrived, lease))
+        self.ripen()
         if not self._ready:
             return None
         self.taken += 1

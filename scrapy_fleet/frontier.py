@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from scrapy_fleet import model
 from scrapy_fleet.ahead import Ahead
+from scrapy_fleet.alarm import Alarm
 from scrapy_fleet.errors import FleetError
 from scrapy_fleet.link import Link
 from scrapy_fleet.model import Batch, Counts, Entry, Lease, Mode, Notice, Outcome, Sample, Seeding, Worker
@@ -41,8 +42,7 @@ class Frontier:
         loop: Loop,
         listener: Listener,
     ) -> None:
-        self.limits, self.listener = limits, listener
-        self.worker = worker
+        self.limits, self.listener, self.worker = limits, listener, worker
         self.counts = Counts()
         self.run: int | None = None
         self.seeding = Seeding.OTHER
@@ -55,6 +55,7 @@ class Frontier:
         self._link = Link(open_store, loop, self, limits.worker_timeout)
         self._seq = 0
         self._ahead = Ahead()
+        self._alarm = Alarm(loop, self._ahead.ripen, listener.ready)
         self._held: dict[int, Lease] = {}
         self._returned: dict[int, Lease] = {}
         """Handed back, but not committed yet."""
@@ -316,10 +317,10 @@ class Frontier:
     def _take(self, leases: Iterable[Lease], sent: float, answered: float) -> None:
         for lease in leases:
             self._held[lease.token] = lease
-            if (wait := self._ahead.put(lease, sent, answered)) is not None:
-                self._loop.later(wait, self.listener.ready)
+            self._ahead.put(lease, sent, answered)
         if self._draining or self.held_back:
             self._give_back(self._ahead.all())
+        self._alarm.set()
 
     def beaten(self, beat: model.Beat) -> None:
         self._see_seeding(beat.seeding)

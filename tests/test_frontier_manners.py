@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 import pytest
 
 from scrapy_fleet.model import Batch, Notice, Outcome, Override, Plan, Rule, Sample, Worker
-from tests.desk import Desk, Limits, Recording, busy, in_loop, page, some
+from tests.desk import Desk, Limits, Recording, busy, hold, in_loop, page, some
 
 TWO = Plan(rule=Rule(concurrency=2))
 
@@ -161,4 +162,33 @@ async def test_a_response_that_is_faster_than_the_word_of_its_start_brings_it_al
     desk.frontier.begin(lease.token)
     await desk.commit()
     assert [start.token for batch in store.batches for start in batch.starts] == [lease.token]
+    await desk.close()
+
+
+class Timers(Desk):
+    """Knows how many of its timers are running."""
+
+    timers = 0
+
+    def later(self, delay: float, call: Callable[[], None]) -> None:
+        def over() -> None:
+            self.timers -= 1
+            call()
+
+        self.timers += 1
+        super().later(delay, over)
+
+
+@in_loop
+async def test_one_timer_serves_all_leases_that_wait_for_their_time(store: Recording) -> None:
+    plan = Plan(rule=Rule(delay=0.03, concurrency=100))
+    desk = await Timers(store, Limits(plan=plan, capacity=32, lookahead=32)).open()
+    desk.add(*some(100))
+    await desk.commit()
+    gate = hold(store)  # what it is told from now on, it is not told because of an answer
+    assert len(desk.frontier._ahead) > 20
+    assert desk.timers < 6
+    rung = desk.times_ready
+    await desk.until(lambda: desk.times_ready > rung + 5)
+    gate.set()
     await desk.close()

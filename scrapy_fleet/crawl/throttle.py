@@ -108,6 +108,8 @@ class ThrottleMiddleware:
         self.crawler = crawler
         self._retrying = Retrying(crawler.settings)
         self._downloads: WeakKeyDictionary[Request, Download] = WeakKeyDictionary()
+        self._sent: list[Download] = []
+        """Downloads that have begun, but may not be written yet."""
         self._asides: WeakSet[Request] = WeakSet()
         """Downloads without a lease."""
         self._late: dict[int, int] = {}
@@ -156,19 +158,28 @@ class ThrottleMiddleware:
         return None
 
     def _begin(self, request: Request) -> None:
-        if (download := self._downloads.get(request)) is not None:
-            self._come_round(download)
+        if (download := self._downloads.get(request)) is None:
+            return
+        if self._sent:
+            download.turns += 1  # this turn is not a whole one: others may be called about at its end
+        else:
+            self._scheduler.loop.later(0, self._come_round)
+        self._sent.append(download)
 
-    def _come_round(self, download: Download) -> None:
+    def _come_round(self) -> None:
         """A loop that has much to do takes its time to come round."""
+        sent, self._sent = self._sent, []
         scheduler = scheduler_of(self.crawler)
         if scheduler is None or scheduler.frontier is None:
             return
-        if download.turns:
+        for download in sent:
             download.turns -= 1
-            scheduler.loop.later(0, lambda: self._come_round(download))
-        else:
-            scheduler.frontier.begin(download.lease.token)
+            if download.turns:
+                self._sent.append(download)
+            else:
+                scheduler.frontier.begin(download.lease.token)
+        if self._sent:
+            scheduler.loop.later(0, self._come_round)
 
     def _is_late(self, scheduler: Scheduler, lease: Lease) -> bool:
         """It has missed its time, or would while it waited behind what does not come from the store."""
