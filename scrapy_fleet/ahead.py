@@ -52,6 +52,11 @@ class Ahead:
         """How many were ready to run when last asked for."""
         return len(self._ready)
 
+    @property
+    def timed(self) -> int:
+        """How many wait for their time."""
+        return len(self._timed)
+
     def put(self, lease: Lease, sent: float, answered: float) -> None:
         """Keep a lease that was sent for and came at these times."""
         self._arrived += 1

@@ -16,6 +16,9 @@ from scrapy_fleet.ports import Limits
 POLL_FIRST, POLL_LAST, POLL_IDLE = 0.01, 0.25, 5.0
 """How soon an idle worker asks again: at first, at last, and at last where nothing waits in the whole
 crawl: then its beats tell it when something does."""
+POLL_STOCKED = 0.1
+"""How soon a worker asks again that has many leases whose time will come: hosts are handed out a second
+ahead, and full commits cost less."""
 HEED = 0.5
 """How often a worker that holds leases ahead hears, at the least, whether they may still run."""
 GATHER = 0.02
@@ -39,6 +42,8 @@ class Timing:
         self._ahead = ahead
         self._wake_in = wake_in
         self._plenty = True
+        self._early = False
+        """The last answer brought nothing to run at once."""
         self._poll = POLL_FIRST
         self._patient_until = 0.0
         self._spares_left = 0
@@ -61,9 +66,9 @@ class Timing:
         since = time.monotonic() - self.asked_at
         if len(self._ahead) and since >= HEED:
             return True
-        if want == 0:
+        if want == 0 or self._ahead.sated or (self._is_stocked() and since < POLL_STOCKED):
             return False
-        if self.hungry and not self._ahead.sated:
+        if self.hungry:
             return since >= (POLL_LAST if self._has_spares() else self._poll)
         if not self.is_low:
             return False
@@ -89,13 +94,17 @@ class Timing:
     def _starves(self, free: int) -> bool:
         """Nothing to run, and not only few download slots free: those can wait for others to come.
         As long as spares follow on what ends, there is time as well."""
-        if not self.hungry or self._has_spares() or self._ahead.sated:
+        if not self.hungry or self._has_spares() or self._ahead.sated or self._is_stocked():
             return False
         few = free < self._limits.capacity // 8
         if few and time.monotonic() >= self._patient_until:
             self._patient_until = time.monotonic() + POLL_FIRST
             self._wake_in(POLL_FIRST)
         return not few
+
+    def _is_stocked(self) -> bool:
+        """It waits for the time of what it has, not for the store, which had nothing to run at once."""
+        return self._early and 2 * self._ahead.timed >= self._limits.capacity + self._limits.lookahead
 
     def _has_spares(self) -> bool:
         """Whether enough is there that follows on what ends."""
@@ -135,6 +144,7 @@ class Timing:
         """When to ask again, if there is nothing to run."""
         self._spares_left = self._ahead.spares // 2
         self._plenty = len(receipt.leases) == batch.want
+        self._early = all(lease.delay > SOON for lease in receipt.leases)
         self._ask_at = None
         self._answered_at, self._taken_then = time.monotonic(), self._ahead.taken
         if receipt.leases:

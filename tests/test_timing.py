@@ -1,0 +1,88 @@
+"""When a worker commits whose leases have their time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import pytest
+
+from scrapy_fleet.ahead import Ahead
+from scrapy_fleet.appetite import FIRST
+from scrapy_fleet.model import Batch, Counts, Lease, Receipt, Sample, Seeding
+from scrapy_fleet.outbox import Outbox
+from scrapy_fleet.timing import Timing
+from tests.desk import NEVER, Limits
+
+WAITING = 1000
+LIMITS = Limits(capacity=20, lookahead=80, commit_interval=NEVER)
+
+
+class Worker:
+    """What it decides by, and nothing that happens by itself."""
+
+    def __init__(self) -> None:
+        self.ahead, self.outbox = Ahead(), Outbox(NEVER)
+        self.timing = Timing(LIMITS, self.outbox, self.ahead, lambda delay: None)
+        self._tokens = 0
+
+    def gets(self, count: int, delay: float) -> None:
+        """An answer has just brought so many leases, all that it wanted, that may run in so many seconds."""
+        leases = []
+        for _ in range(count):
+            self._tokens += 1
+            leases.append(Lease(self._tokens, f"host{self._tokens}", b"", 0, False, 0, delay, pace=100.0))
+        self.timing.asked_at = now = time.monotonic()
+        for lease in leases:
+            self.ahead.put(lease, now, now)
+        receipt = Receipt(Counts(waiting=WAITING), Seeding.DONE, tuple(leases))
+        self.timing.answered(Batch(worker="w", seq=1, want=count), receipt)
+
+    def commits(self, want: int = 5) -> bool:
+        pending = bool(self.outbox)
+        return self.timing.is_time(pending=pending, waiting=WAITING, free=LIMITS.capacity, want=want)
+
+    def ends_a_download(self) -> None:
+        self.timing.starve()
+        self.outbox.sample(Sample(0))
+
+
+@pytest.fixture
+def worker() -> Worker:
+    return Worker()
+
+
+def test_who_has_many_leases_whose_time_will_come_gathers_what_ends(worker: Worker) -> None:
+    worker.gets(60, delay=1000)
+    worker.ends_a_download()
+    assert not worker.commits()
+    worker.timing.asked_at -= 1  # but not for long
+    assert worker.commits()
+
+
+def few(worker: Worker) -> None:
+    worker.gets(40, delay=1000)
+
+
+def some_at_once(worker: Worker) -> None:
+    worker.gets(60, delay=1000)
+    worker.gets(1, delay=0)
+
+
+@pytest.mark.parametrize("case", [few, some_at_once])
+def test_who_may_lack_something_to_run_says_at_once_what_ends(
+    worker: Worker, case: Callable[[Worker], None]
+) -> None:
+    case(worker)
+    worker.ends_a_download()
+    assert worker.commits()
+
+
+def test_who_has_what_it_can_start_in_time_does_not_ask_for_a_few_more(worker: Worker) -> None:
+    worker.gets(FIRST // 2, delay=0)
+    assert not worker.commits()  # it gathers
+    worker.timing._ask_at = 0.0
+    assert not worker.commits()
+    worker.ahead.take()
+    worker.ahead.forget(1)
+    assert worker.commits()
