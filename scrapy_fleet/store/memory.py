@@ -162,7 +162,7 @@ class MemoryStore(MemorySeen, ItemVerbs, PaperVerbs):
         member.seq = batch.seq
         member.known = self._add(batch.adds, now)
         self._meet_keys(batch.marks, now)
-        member.begin(batch.starts)
+        member.begin(batch.starts, now)
         for sample in batch.samples:
             self._take_sample(member, sample, now)
         for notice in batch.notices:

@@ -151,11 +151,12 @@ class Hold:
     running: bool = True  # its download takes room in the slot
     spare: bool = False  # it has had no room yet
 
-    def begin(self, late: float) -> None:
-        """It began so late: what it did not need of its slot's leeway is given back."""
+    def begin(self, late: float, now: float) -> None:
+        """It began so late: what it did not need of its slot's leeway is given back, and what it needed more
+        is taken; it cannot have begun after now."""
         slot = self.slot
         if slot.leeway and self.run_at == slot.newest:
-            slot.next_at += min(late, slot.leeway) - slot.leeway
+            slot.next_at += min(late, max(slot.leeway, now - self.run_at)) - slot.leeway
             slot.leeway = 0.0
 
 
@@ -173,11 +174,11 @@ class Member:
     known: tuple[int, ...] = ()
     holds: dict[int, Hold] = field(default_factory=dict)
 
-    def begin(self, starts: tuple[Start, ...]) -> None:
+    def begin(self, starts: tuple[Start, ...], now: float) -> None:
         """So late did downloads begin, of which it holds some."""
         for start in starts:
             if start.token in self.holds:
-                self.holds[start.token].begin(start.late)
+                self.holds[start.token].begin(start.late, now)
 
     def view(self, now: float) -> WorkerView:
         id, host, pid = self.worker.id, self.worker.host, self.worker.pid

@@ -145,8 +145,10 @@ def test_a_slot_is_reserved_for_one_that_begins_late(store: Store, clock: Clock)
     assert [lease.delay for lease in worker.lease()] == [0]
 
 
-@pytest.mark.parametrize("late", [0.0, 0.25, 2 * LEEWAY, 5.0])
-def test_what_was_not_needed_is_given_back(store: Store, clock: Clock, late: float) -> None:
+@pytest.mark.parametrize("late", [0.0, 0.25, 2 * LEEWAY, 1.125, 5.0])
+def test_what_was_not_needed_is_given_back_and_what_was_needed_more_is_taken(
+    store: Store, clock: Clock, late: float
+) -> None:
     worker = Hand(store, plan=slow(2))
     worker.add(*pages("1", "2"))
     (first,) = worker.lease()
@@ -154,8 +156,17 @@ def test_what_was_not_needed_is_given_back(store: Store, clock: Clock, late: flo
     worker.begin(first, late)
     assert [lease.delay for lease in worker.lease()] == ([pytest.approx(0.75 + late)] if late <= 0.25 else [])
     assert store.snapshot().slots[0].next_in == pytest.approx(
-        0.75 + min(late, 2 * LEEWAY) + (2 * (1 + LEEWAY) if late <= 0.25 else 0)
+        0.75 + min(late, 1.25) + (2 * (1 + LEEWAY) if late <= 0.25 else 0)
     )
+
+
+def test_none_begins_after_now(store: Store, clock: Clock) -> None:
+    worker = Hand(store, plan=slow(2))
+    worker.add(*pages("1", "2"))
+    (first,) = worker.lease()
+    clock.advance(0.25)
+    worker.begin(first, 5.0)
+    assert store.snapshot().slots[0].next_in == pytest.approx(1.75 + 2 * LEEWAY)
 
 
 def test_only_the_newest_lease_gives_back(store: Store, clock: Clock) -> None:

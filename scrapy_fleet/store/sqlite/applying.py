@@ -136,14 +136,15 @@ class Applying:
     def _begin(
         self, starts: tuple[Start, ...], held: dict[int | None, Held], slots: dict[int, HeldIn]
     ) -> None:
-        """Give back what was not needed of the leeway of slots."""
+        """Give back what was not needed of the leeway of slots, and take what was needed more."""
         for start in starts:
             found = held.get(start.token)
             slot = None if found is None else slots[found.slot]
             if found is None or slot is None or not slot.leeway or slot.newest != found.at:
                 continue
             change = self._changes.slot(slot.id)
-            change.next_at = slot.next_at + (min(start.late, slot.leeway) - slot.leeway)
+            late = min(start.late, max(slot.leeway, self._changes.now - found.at))
+            change.next_at = slot.next_at + (late - slot.leeway)
             change.leeway = slot.leeway = 0.0
             if slot.held_until is not None:
                 change.due_at = max(change.next_at, slot.held_until)

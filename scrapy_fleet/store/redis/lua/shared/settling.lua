@@ -53,12 +53,12 @@ local function take_notices(notices)
   end
 end
 
--- How late a lease began: what it did not need of its slot's leeway is given back.
+-- How late a lease began: what it did not need of its slot's leeway is given back, and what it needed more is taken.
 local function begin(head, late)
   local slot = find_slot(head.name)
   if slot.leeway == 0 or head.run_at ~= slot.newest then return end
   slot = slot_of(head.name)
-  slot.next_at = slot.next_at + (math.min(late, slot.leeway) - slot.leeway)
+  slot.next_at = slot.next_at + (math.min(late, math.max(slot.leeway, now - head.run_at)) - slot.leeway)
   slot.leeway = 0
 end
 
