@@ -1,4 +1,4 @@
-"""When a worker commits whose leases have their time."""
+"""When a worker commits, and asks for more."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from scrapy_fleet.ahead import Ahead
 from scrapy_fleet.appetite import FIRST
 from scrapy_fleet.model import Batch, Counts, Lease, Receipt, Sample, Seeding
 from scrapy_fleet.outbox import Outbox
-from scrapy_fleet.timing import Timing
+from scrapy_fleet.timing import GATHER, Timing
 from tests.desk import NEVER, Limits
 
 WAITING = 1000
@@ -23,15 +23,16 @@ class Worker:
 
     def __init__(self) -> None:
         self.ahead, self.outbox = Ahead(), Outbox(NEVER)
-        self.timing = Timing(LIMITS, self.outbox, self.ahead, lambda delay: None)
+        self.waits: list[float] = []
+        self.timing = Timing(LIMITS, self.outbox, self.ahead, self.waits.append)
         self._tokens = 0
 
-    def gets(self, count: int, delay: float) -> None:
+    def gets(self, count: int, delay: float, pace: float = 100.0) -> None:
         """An answer has just brought so many leases, all that it wanted, that may run in so many seconds."""
         leases = []
         for _ in range(count):
             self._tokens += 1
-            leases.append(Lease(self._tokens, f"host{self._tokens}", b"", 0, False, 0, delay, pace=100.0))
+            leases.append(Lease(self._tokens, f"host{self._tokens}", b"", 0, False, 0, delay, pace=pace))
         self.timing.asked_at = now = time.monotonic()
         for lease in leases:
             self.ahead.put(lease, now, now)
@@ -86,3 +87,32 @@ def test_who_has_what_it_can_start_in_time_does_not_ask_for_a_few_more(worker: W
     worker.ahead.take()
     worker.ahead.forget(1)
     assert worker.commits()
+
+
+def asks_in(worker: Worker, taken: int, since: float) -> float:
+    """How long it waits before it asks for more, so many seconds after an answer, with so many taken."""
+    worker.gets(LIMITS.lookahead, delay=0, pace=0)
+    for _ in range(taken):
+        worker.ahead.take()
+    worker.timing._answered_at -= since
+    assert not worker.commits()
+    return worker.waits[-1]
+
+
+def test_who_takes_leases_fast_asks_while_some_are_left(worker: Worker) -> None:
+    assert (
+        0.25 * GATHER < asks_in(worker, 64, since=GATHER * 4) < GATHER
+    )  # 16 are left, which last for GATHER
+
+
+def test_who_takes_them_slowly_gathers(worker: Worker) -> None:
+    assert asks_in(worker, 64, since=100) == GATHER
+
+
+def test_nobody_asks_before_few_are_left(worker: Worker) -> None:
+    worker.gets(LIMITS.lookahead, delay=0, pace=0)
+    for _ in range(LIMITS.lookahead // 2):
+        worker.ahead.take()
+    worker.timing._answered_at -= 100
+    assert not worker.commits()
+    assert not worker.waits

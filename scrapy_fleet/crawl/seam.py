@@ -37,9 +37,10 @@ if TYPE_CHECKING:
 
 SENDING = ("download_request_async", "download_request")
 """How a handler is asked to send a request: the first of these that there is."""
-MOST_HOSTS = 100_000
 LANE = ("active", "concurrency", "delay", "lastseen", "queue", "transferring")
 """What is used of a downloader's slot."""
+MOST_HOSTS = 100_000
+"""How many hosts are remembered at a time."""
 
 
 class EventLoop:
@@ -77,8 +78,8 @@ class Seam:
         self._slots_are_hosts = getattr(
             type(downloader), "get_slot_key", None
         ) is Downloader.get_slot_key and not getattr(downloader, "ip_concurrency", True)
-        self._hosts: dict[str, str] = {}
-        """Hosts that are their own slots."""
+        self._hosts: set[str] = set()
+        """Some that are their own slots."""
         if check:
             self._check()
 
@@ -169,8 +170,7 @@ class Seam:
         parts = request.url.split("/", 3) if "download_slot" not in request.meta else ()
         if len(parts) != 4 or parts[0] not in ("http:", "https:") or parts[1]:
             return self._scrapys_slot_key(request)
-        known = self._hosts.get(parts[2])
-        return self._learn_host(request, parts[2]) if known is None else known
+        return parts[2] if parts[2] in self._hosts else self._learn_host(request, parts[2])
 
     def _scrapys_slot_key(self, request: Request) -> str:
         return str(self._engine.downloader.get_slot_key(request))
@@ -180,7 +180,7 @@ class Seam:
         if slot == host and self._slots_are_hosts:
             if len(self._hosts) >= MOST_HOSTS:
                 self._hosts.clear()
-            self._hosts[host] = slot
+            self._hosts.add(host)
         return slot
 
     # The downloader's slots. They pace what does not come from the scheduler.
