@@ -37,9 +37,10 @@ def news(tmp_path: Path) -> Crawl:
 
 
 def started(*words: str, cwd: Path) -> subprocess.Popen[str]:
-    """A command that is not waited for."""
+    """A command that is not waited for. It gathers what it prints, as it would for its users."""
     pipe = subprocess.PIPE
-    return subprocess.Popen([*FLEET, *words], cwd=cwd, env=environment(), stdout=pipe, stderr=pipe, text=True)
+    env = {name: value for name, value in environment().items() if name != "PYTHONUNBUFFERED"}
+    return subprocess.Popen([*FLEET, *words], cwd=cwd, env=env, stdout=pipe, stderr=pipe, text=True)
 
 
 # Loading

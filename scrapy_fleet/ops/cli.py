@@ -206,7 +206,9 @@ def run(opts: argparse.Namespace, settings: BaseSettings | None = None) -> int:
     from scrapy_fleet.errors import FleetError
 
     try:
-        return _run(opts, settings)
+        code = _run(opts, settings)
+        sys.stdout.flush()  # what is left is written here, where it is seen to, and not at Python's end
+        return code
     except FleetError as error:
         print(f"scrapy-fleet: {' '.join(str(error).split())}", file=sys.stderr)
         return 2
