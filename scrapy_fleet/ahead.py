@@ -21,11 +21,13 @@ SOON = 0.001
 """A lease that may run within this time may run now."""
 SLACK = 0.07
 """How late a lease may run, as a part of its slot's distance; the way to the site takes its time, too."""
+FORGIVEN = 0.05
+"""How much of being late the store is not told: what a calm loop takes costs the host no time."""
 WAY = 0.5
 """How much of its leeway a lease may have used up; the rest is for its way through the downloader."""
-EARLY = 0.02
+EARLY = 0.03
 """How much sooner than its time a lease is handed to Scrapy, at most, as a part of its slot's distance. With
-SLACK, two requests stay nine tenths of it apart, should the way through Scrapy take no time all at once."""
+FORGIVEN, two requests stay nine tenths of it apart, should the way through Scrapy take no time at once."""
 WAYS = 32
 """Of so many leases, the quickest way through Scrapy is expected of the next."""
 JUDGED_FROM = 0.1
@@ -164,8 +166,7 @@ class Ahead:
         return True
 
     def begin(self, lease: Lease) -> Start | None:
-        """Its download has begun; what the store must know of that. As much as any may be late without being
-        too late is not told."""
+        """Its download has begun; what the store must know of that."""
         due, _ = self._due.pop(lease.token, (0.0, 0))
         out = self._out.pop(lease.token, None)
         if not due or not leeway_of(lease.pace):
@@ -173,7 +174,7 @@ class Ahead:
         now = time.monotonic()
         if out is not None:
             self._ways.append(now - out)
-        return Start(lease.token, max(0.0, now - due - SLACK * lease.pace))
+        return Start(lease.token, max(0.0, now - due - FORGIVEN * lease.pace))
 
     def forget(self, token: int) -> None:
         """The lease has ended, or its download has."""

@@ -62,8 +62,7 @@ class Frontier:
         self._downloading: set[int] = set()
         self._opened: Callable[[model.Joined], None] = lambda joined: None
         self._closed: Callable[[], None] | None = None
-        self._finish = False
-        self._seeded = self._open = self._over = False
+        self._finish = self._seeded = self._open = self._over = False
         self.emptied_once = False
         """The store lost the crawl while it was under way: whatever comes, it is not finished."""
         self._draining = self._busy = self._woken = False
@@ -133,6 +132,7 @@ class Frontier:
         if self._ahead.spares and outcome.token in self._downloading:
             self.sample(Sample(outcome.token))  # it ended without a download: another may take its room
         self._downloading.discard(outcome.token)
+        self.begin(outcome.token)  # of one that was not sent, nothing else will be told
         if self._held.pop(outcome.token, None) is not None:
             self._ahead.forget(outcome.token)
             self.outbox.settle(outcome)

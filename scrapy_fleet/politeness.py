@@ -17,8 +17,9 @@ REFUSALS = (429, 503)
 SILENCE = "no answer: "
 """How the reason of a hold begins that ends with the next answer."""
 
-LEEWAY, WIDE = 0.5, 0.5
-"""How late a request may begin, as a part of its slot's pace; from which pace on, in seconds, it may."""
+LEEWAY, WIDE = 1.5, 0.5
+"""How late a request may begin, and from which pace of its slot on it may: in seconds. So long may a busy
+worker take for what comes before it."""
 
 Reason = str
 
@@ -168,7 +169,7 @@ def concurrency_of(manners: Manners, plan: Plan, rule: Rule, override: Override 
 def leeway_of(pace: float) -> float:
     """How late a paced request may begin. So much longer its slot is reserved, until it is known when it
     began. Where requests follow each other closely, that would be known too late: there is none."""
-    return LEEWAY * pace if pace >= WIDE else 0.0
+    return LEEWAY if pace >= WIDE else 0.0
 
 
 def due_at(manners: Manners, next_at: float) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from scrapy_fleet.ahead import EARLY, SLACK, WAYS, Ahead
+from scrapy_fleet.ahead import EARLY, FORGIVEN, WAYS, Ahead
 from scrapy_fleet.model import Lease
 
 LATER = 1000.0
@@ -48,7 +48,7 @@ def test_but_only_by_a_small_part_of_its_distance() -> None:
     ahead = Ahead()
     learn(ahead, WAYS, 0.05)
     assert 0 < head_start(ahead, pace=1.0) <= EARLY * 1.0 + 1e-6
-    assert SLACK + EARLY < 0.1  # what is not told of being late, and this: together under a tenth
+    assert FORGIVEN + EARLY < 0.1  # what is not told of being late, and this: together under a tenth
 
 
 def test_not_before_the_way_is_known() -> None:

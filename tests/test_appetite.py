@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from itertools import count
 
-from scrapy_fleet.ahead import SLACK, WAY, Ahead
-from scrapy_fleet.appetite import FIRST, LEAST, MOST, Appetite
+from scrapy_fleet.ahead import FORGIVEN, SLACK, WAY, Ahead
+from scrapy_fleet.appetite import FIRST, LEAST, MOST, STEP, Appetite
 from scrapy_fleet.model import Lease, Start
-from scrapy_fleet.politeness import LEEWAY
+from scrapy_fleet.politeness import leeway_of
 
 MANY = 10_000
 
@@ -38,7 +38,7 @@ def test_it_is_found_out_how_many_start_in_time() -> None:
     for carried in (12, 40, 300):
         sizes = settled(carried)
         assert carried / 2 - 1 <= min(sizes)
-        assert max(sizes) <= carried + 2
+        assert max(sizes) <= carried + STEP + 1
 
 
 def test_a_worker_that_is_never_in_time_goes_on_with_a_few() -> None:
@@ -49,8 +49,19 @@ def test_a_long_calm_does_not_make_it_slow_to_learn() -> None:
     appetite = Appetite()
     appetite.came()
     for _ in range(100 * MOST):
+        appetite.limit(10 * MOST, 0)
         appetite.kept()
     assert appetite.limit(10 * MOST, 0) == MOST
+
+
+def test_what_was_not_the_limit_says_nothing_of_more() -> None:
+    appetite = Appetite()
+    appetite.came()
+    assert appetite.limit(FIRST // 2, 0) == FIRST // 2
+    appetite.kept()
+    assert appetite.limit(MANY, 0) == FIRST
+    appetite.kept()
+    assert appetite.limit(MANY, 0) == FIRST + 1
 
 
 def test_those_that_were_late_together_count_once() -> None:
@@ -88,7 +99,7 @@ def test_leases_that_wait_for_their_time_are_not_in_hand() -> None:
 
 def test_a_lease_may_begin_late_where_its_slot_is_reserved_longer() -> None:
     ahead = Ahead()
-    most = WAY * LEEWAY
+    most = WAY * leeway_of(100) / 100
     for pace, delay, ago, late in (
         (100.0, 0.0, most + SLACK / 2, False),
         (100.0, 0.0, most + SLACK * 1.5, True),
@@ -112,7 +123,7 @@ def test_the_store_is_told_how_late_it_began() -> None:
     assert ahead.limit(MANY) == FIRST - 1
     begun = ahead.begin(given)
     assert begun is not None
-    assert (begun.token, round(begun.late + 100 * SLACK)) == (1, 20)  # a little late is not told
+    assert (begun.token, round(begun.late + 100 * FORGIVEN)) == (1, 20)  # a little late is not told
     assert ahead.limit(MANY) == FIRST  # it is not in hand any more
     assert ahead.begin(given) is None
     early = lease(2, delay=60.0)

@@ -14,7 +14,7 @@ import redis
 
 from scrapy_fleet.errors import GivenUp, StoreAway, StoreEmptied, StoreError
 from scrapy_fleet.model import Batch, Entry, Outcome, Plan, Rule, Worker
-from scrapy_fleet.politeness import LEEWAY
+from scrapy_fleet.politeness import leeway_of
 from scrapy_fleet.settings import open_store, shown
 from scrapy_fleet.store.base import Store
 from scrapy_fleet.store.redis import SCHEMES, RedisStore
@@ -260,9 +260,9 @@ def test_a_clock_that_is_set_back_changes_nothing(server: RedisServer) -> None:
     store.join(Worker("w"), Plan(rule=Rule(delay=4.0)), 60)
     assert add(store, 1, Entry("a", b"1"), Entry("a", b"2"), want=2) == 1
     now = 10.0
-    assert store.commit(Batch(worker="w", seq=2, want=1)).retry_in == pytest.approx(4 * (1 + LEEWAY))
+    assert store.commit(Batch(worker="w", seq=2, want=1)).retry_in == pytest.approx(4 + leeway_of(4))
     now = 13.5
-    assert store.commit(Batch(worker="w", seq=3, want=1)).retry_in == pytest.approx(0.5 + 4 * LEEWAY)
+    assert store.commit(Batch(worker="w", seq=3, want=1)).retry_in == pytest.approx(0.5 + leeway_of(4))
 
 
 def test_a_question_and_a_beat_are_signs_of_life(server: RedisServer) -> None:
@@ -300,7 +300,7 @@ def test_the_time_is_the_servers(server: RedisServer) -> None:
     store = entered(server.url)
     store.join(Worker("w"), Plan(rule=Rule(delay=100.0)), 60)
     add(store, 1, Entry("a", b"1"), Entry("a", b"2"), want=1)
-    assert 95 < store.snapshot().slots[0].next_in <= 100 * (1 + LEEWAY)
+    assert 95 < store.snapshot().slots[0].next_in <= 100 + leeway_of(100)
     assert store.snapshot().workers[0].deadline_in > 55
 
 

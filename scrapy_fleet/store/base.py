@@ -21,7 +21,8 @@ time. Jitter spreads the distance evenly over ``delay * (1 - jitter)`` to ``dela
 Where requests are far apart, one may also begin late, by ``politeness.leeway_of`` its slot's pace: so much
 longer the slot is reserved, and handed out not ahead of that but when it is over. What of it was not needed
 is given back when the worker says how late the slot's newest paced lease began (``Batch.starts``). If that
-was later still, the slot is reserved for as much longer: but not as if it had begun after now.
+was later still, the slot is reserved for as much longer: but not as if it had begun after now. If that lease
+is released before, and no sample of it was told, it has not begun: the slot is due when it was for this one.
 
 How far apart, and how many at a time, is decided by :mod:`scrapy_fleet.politeness` from the plan, the
 slot's manners and what people told about it (``override``): ``delay_of``, ``pace_of`` (what no jitter goes

@@ -176,6 +176,7 @@ class MemoryStore(MemorySeen, ItemVerbs, PaperVerbs):
                 else:
                     self._die(hold.kept, outcome.dead)
         for hold in self._let_go(member, batch.releases):
+            hold.give_back()
             self._wait(hold.kept, now)
         self._offer_seeding(batch.worker)
         if batch.seeded and self._seeder == batch.worker:

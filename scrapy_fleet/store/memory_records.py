@@ -159,6 +159,12 @@ class Hold:
             slot.next_at += min(late, max(slot.leeway, now - self.run_at)) - slot.leeway
             slot.leeway = 0.0
 
+    def give_back(self) -> None:
+        """It will not begin: its slot is free when it was for this one."""
+        slot = self.slot
+        if self.running and slot.leeway and self.run_at == slot.newest:
+            slot.next_at, slot.leeway = self.run_at, 0.0
+
 
 @dataclass(slots=True, eq=False)
 class Member:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from scrapy_fleet.model import Auto, Notice, Override, Plan, Rule, Sample, SlotView
+from scrapy_fleet.politeness import leeway_of
 from scrapy_fleet.store.base import HORIZON, Store
 
 from .driver import WIDE, Clock, Hand, conserved, names, page, pages, spaced
@@ -26,7 +27,7 @@ def test_a_slot_is_slowed_down(store: Store, clock: Clock) -> None:
     assert (view(store).delay, view(store).reason) == (2, "delay")
     assert view(store).override == Override(delay=2.0)
     assert view(store, "b").override is None
-    clock.advance(3)
+    clock.advance(2 + leeway_of(2))
     assert len(hand.lease()) == 1
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from scrapy_fleet.model import Outcome, Plan, Rule, Sample, Start
-from scrapy_fleet.politeness import LEEWAY
+from scrapy_fleet.politeness import leeway_of
 from scrapy_fleet.store.base import HORIZON, Store
 
 from .driver import Clock, Hand, crash, names, page, pages, spaced
@@ -37,7 +37,7 @@ def test_a_delay_beyond_the_horizon_gives_one_at_a_time(store: Store, clock: Clo
     worker.add(*pages("1", "2", "3"))
     receipt = worker.commit(want=9)
     assert [lease.delay for lease in receipt.leases] == [0]
-    assert receipt.retry_in == pytest.approx(5 * (1 + LEEWAY))
+    assert receipt.retry_in == pytest.approx(5 + leeway_of(5))
     assert worker.begin(receipt.leases[0]).retry_in is None  # nothing was asked for
     receipt = worker.commit(want=9)
     assert receipt.retry_in == pytest.approx(5 - HORIZON)
@@ -54,7 +54,7 @@ def test_nothing_comes_before_its_time(store: Store, clock: Clock) -> None:
     clock.advance(3.5)
     receipt = worker.commit(want=1)
     assert receipt.leases == ()
-    assert receipt.retry_in == pytest.approx(5 * (1 + LEEWAY) - 3.5)
+    assert receipt.retry_in == pytest.approx(5 + leeway_of(5) - 3.5)
 
 
 def test_time_that_passed_unused_is_not_saved_up(store: Store, clock: Clock) -> None:
@@ -140,24 +140,27 @@ def test_a_slot_is_reserved_for_one_that_begins_late(store: Store, clock: Clock)
     worker = Hand(store, plan=slow(2))
     worker.add(*pages("1", "2"))
     worker.lease()
-    assert worker.commit(want=1).retry_in == pytest.approx(2 * (1 + LEEWAY))
-    clock.advance(2 * (1 + LEEWAY))
+    assert worker.commit(want=1).retry_in == pytest.approx(2 + leeway_of(2))
+    clock.advance(2 + leeway_of(2))
     assert [lease.delay for lease in worker.lease()] == [0]
 
 
-@pytest.mark.parametrize("late", [0.0, 0.25, 2 * LEEWAY, 1.125, 5.0])
+@pytest.mark.parametrize(
+    ("now", "late"), [(1.25, 0.0), (1.25, 0.25), (1.25, 1.0), (1.25, 5.0), (2.5, 2.25), (2.5, 5.0)]
+)
 def test_what_was_not_needed_is_given_back_and_what_was_needed_more_is_taken(
-    store: Store, clock: Clock, late: float
+    store: Store, clock: Clock, now: float, late: float
 ) -> None:
     worker = Hand(store, plan=slow(2))
     worker.add(*pages("1", "2"))
     (first,) = worker.lease()
-    clock.advance(1.25)
+    clock.advance(now)
     worker.begin(first, late)
-    assert [lease.delay for lease in worker.lease()] == ([pytest.approx(0.75 + late)] if late <= 0.25 else [])
-    assert store.snapshot().slots[0].next_in == pytest.approx(
-        0.75 + min(late, 1.25) + (2 * (1 + LEEWAY) if late <= 0.25 else 0)
-    )
+    reserved = 2 - now + min(late, max(leeway_of(2), now))
+    is_near = reserved <= HORIZON
+    assert [lease.delay for lease in worker.lease()] == ([pytest.approx(reserved)] if is_near else [])
+    reserved += 2 + leeway_of(2) if is_near else 0
+    assert store.snapshot().slots[0].next_in == pytest.approx(reserved)
 
 
 def test_none_begins_after_now(store: Store, clock: Clock) -> None:
@@ -166,17 +169,17 @@ def test_none_begins_after_now(store: Store, clock: Clock) -> None:
     (first,) = worker.lease()
     clock.advance(0.25)
     worker.begin(first, 5.0)
-    assert store.snapshot().slots[0].next_in == pytest.approx(1.75 + 2 * LEEWAY)
+    assert store.snapshot().slots[0].next_in == pytest.approx(1.75 + leeway_of(2))
 
 
 def test_only_the_newest_lease_gives_back(store: Store, clock: Clock) -> None:
     worker = Hand(store, plan=slow(2))
     worker.add(*pages("1", "2", "3"))
     (first,) = worker.lease()
-    clock.advance(2 * (1 + LEEWAY))
+    clock.advance(2 + leeway_of(2))
     (second,) = worker.lease()
     worker.begin(first)
-    assert worker.commit(want=1).retry_in == pytest.approx(2 * (1 + LEEWAY))
+    assert worker.commit(want=1).retry_in == pytest.approx(2 + leeway_of(2))
     worker.begin(second, 0.5)
     assert worker.commit(want=1).retry_in == pytest.approx(2.5 - HORIZON)
 
@@ -186,7 +189,7 @@ def test_it_is_given_back_once_and_by_who_holds_it(make_store: Callable[..., Sto
     one.add(*pages("1", "2"))
     (lease,) = one.lease()
     two.begin(lease)
-    assert two.commit(want=1).retry_in == pytest.approx(2 * (1 + LEEWAY))
+    assert two.commit(want=1).retry_in == pytest.approx(2 + leeway_of(2))
     one.begin(lease, 0.5)
     one.again()
     one.begin(lease)
@@ -211,7 +214,49 @@ def test_who_died_gives_nothing_back(store: Store, clock: Clock) -> None:
     one.add(*pages("1", "2"))
     one.lease()
     crash(store, one)
-    assert two.commit(want=1).retry_in == pytest.approx(2 * (1 + LEEWAY))
+    assert two.commit(want=1).retry_in == pytest.approx(2 + leeway_of(2))
+
+
+def test_who_hands_back_what_has_not_begun_leaves_its_time_to_others(
+    make_store: Callable[..., Store], clock: Clock
+) -> None:
+    one, two = Hand(make_store(), "w1", slow(2)), Hand(make_store(), "w2", slow(2))
+    one.add(*pages("1", "2", "3"))
+    for lease in one.lease():
+        one.begin(lease)
+    clock.advance(1.5)
+    (late,) = one.lease()
+    assert late.delay == pytest.approx(0.5)
+    clock.advance(0.25)
+    one.commit(releases=(late.token,))
+    assert [lease.delay for lease in two.lease()] == [pytest.approx(0.25)]
+
+
+def test_it_is_due_at_once_if_its_time_is_over(store: Store, clock: Clock) -> None:
+    worker = Hand(store, plan=slow(2))
+    worker.add(*pages("1", "2"))
+    (lease,) = worker.lease()
+    clock.advance(1)
+    worker.commit(releases=(lease.token,))
+    assert [again.delay for again in worker.lease()] == [0]
+
+
+def test_what_began_is_handed_back_without_its_time(store: Store, clock: Clock) -> None:
+    worker = Hand(store, plan=slow(2))
+    worker.add(*pages("1", "2"))
+    (lease,) = worker.lease()
+    worker.commit(starts=(Start(lease.token, 0.0),), releases=(lease.token,))
+    assert [again.delay for again in worker.lease()] == []
+    assert store.snapshot().slots[0].next_in == pytest.approx(2)
+
+
+def test_what_was_answered_is_handed_back_without_its_time(store: Store, clock: Clock) -> None:
+    worker = Hand(store, plan=slow(2))
+    worker.add(*pages("1", "2"))
+    (lease,) = worker.lease()
+    worker.commit(samples=(Sample(lease.token, 0.1, 200),))
+    worker.commit(releases=(lease.token,))
+    assert store.snapshot().slots[0].next_in == pytest.approx(2 + leeway_of(2))
 
 
 def test_a_slot_that_is_left_alone_stays_so(store: Store, clock: Clock) -> None:
@@ -242,4 +287,4 @@ def test_jitter_is_kept_when_leeway_is_given_back(store: Store) -> None:
     (lease,) = worker.lease()
     reserved = store.snapshot().slots[0].next_in
     worker.begin(lease, 0.25)
-    assert store.snapshot().slots[0].next_in == pytest.approx(reserved - LEEWAY * 1 + 0.25)
+    assert store.snapshot().slots[0].next_in == pytest.approx(reserved - leeway_of(1) + 0.25)

@@ -20,7 +20,7 @@ from scrapy_fleet.model import (
     Sample,
     SlotView,
 )
-from scrapy_fleet.politeness import LEEWAY
+from scrapy_fleet.politeness import leeway_of
 from scrapy_fleet.store.base import HORIZON, Store
 
 from .driver import Clock, Hand, conserved, names, page, pages
@@ -62,7 +62,7 @@ def test_autothrottle_begins_with_its_start_delay(store: Store) -> None:
     hand = start(store, throttled())
     receipt = hand.commit(want=9)
     assert [(lease.delay, lease.pace) for lease in receipt.leases] == [(0, 4)]
-    assert receipt.retry_in == pytest.approx(4 * (1 + LEEWAY))
+    assert receipt.retry_in == pytest.approx(4 + leeway_of(4))
     assert view(store).delay == 4
 
 
@@ -100,7 +100,7 @@ def test_the_delay_counts_for_the_other_worker_from_its_next_lease_on(
     first.sample(one(first), latency=0.75, status=200)
     assert [lease.delay for lease in second.lease(1)] == [pytest.approx(0.4)]
     assert view(second.store).delay == 0.75
-    assert second.commit(want=9).retry_in == pytest.approx(0.4 + 0.75 * (1 + LEEWAY))
+    assert second.commit(want=9).retry_in == pytest.approx(0.4 + 0.75 + leeway_of(0.75))
 
 
 def test_the_target_is_the_fleets_concurrency_on_the_host(store: Store) -> None:
@@ -140,7 +140,7 @@ def test_the_sample_of_a_lease_that_is_not_held_says_nothing(store: Store) -> No
     Hand(store, "other", throttled()).sample(lease, latency=9.0, status=429, retry_after=60.0)
     hand.release(lease)
     hand.sample(lease, latency=9.0, status=429, retry_after=60.0)
-    assert (view(store).delay, view(store).next_in) == (4, pytest.approx(4 * (1 + LEEWAY)))
+    assert (view(store).delay, view(store).next_in) == (4, 0)
 
 
 def test_each_slot_has_its_own_delay(store: Store) -> None:
@@ -499,9 +499,9 @@ def test_the_distance_of_robots_txt_is_kept(store: Store, clock: Clock) -> None:
     robots(hand, 5.0)
     assert [(lease.delay, lease.pace) for lease in hand.lease()] == [(0, 5)]
     seen = view(store)
-    assert (seen.delay, seen.robots, seen.next_in) == (5, 5, pytest.approx(5 * (1 + LEEWAY)))
+    assert (seen.delay, seen.robots, seen.next_in) == (5, 5, pytest.approx(5 + leeway_of(5)))
     assert seen.reason == "delay (robots.txt)"
-    clock.advance(5 * (1 + LEEWAY))
+    clock.advance(5 + leeway_of(5))
     assert [lease.delay for lease in hand.lease()] == [0]
     robots(hand, 0.0)
     assert (view(store).delay, view(store).robots) == (0, 0)
@@ -646,7 +646,7 @@ def test_why_a_slot_waits(store: Store, clock: Clock) -> None:
     hand.lease(2)
     assert (view(store).reason, view(store, "b").reason) == ("delay", "full")
     assert {slot.name: slot.reason for slot in store.snapshot().slots} == {"a": "delay", "b": "full"}
-    clock.advance(4 * (1 + LEEWAY))
+    clock.advance(4 + leeway_of(4))
     assert view(store).reason == ""
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from scrapy_fleet.model import Auto, Backoff, Lease, Notice, Outcome, Override, Plan, Rule, Sample
-from scrapy_fleet.politeness import LEEWAY
+from scrapy_fleet.politeness import leeway_of
 from scrapy_fleet.store.base import Store
 
 from .driver import Clock, Hand, conserved, crash, names, page, pages
@@ -242,7 +242,7 @@ def test_a_slot_that_still_waits_for_its_time_has_no_spares(store: Store, clock:
     assert [len(each) for each in take(hand)] == [1, 0]
     store.override("a", Override(delay=0.0))
     assert take(hand) == ([], [])
-    clock.advance(0.5 * (1 + LEEWAY))
+    clock.advance(0.5 + leeway_of(0.5))
     assert [len(each) for each in take(hand)] == [0, 1]
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from scrapy_fleet.errors import GivenUp
 from scrapy_fleet.model import Outcome, Plan, Rule, Worker
-from scrapy_fleet.politeness import LEEWAY
+from scrapy_fleet.politeness import leeway_of
 from scrapy_fleet.store.base import PATIENCE, Store
 
 from .driver import WIDE, Clock, Hand, conserved, crash, names, page, pages
@@ -260,14 +260,14 @@ def test_a_suspect_is_paced_as_others_are(store: Store, clock: Clock) -> None:
     worker = Hand(store, "w", plan)
     worker.add(*pages("bad"))
     for n in range(2):
-        clock.advance(10 * (1 + LEEWAY))
+        clock.advance(10 + leeway_of(10))
         victim = Hand(store, f"v{n}", plan)
         assert len(victim.lease()) == 1
         crash(store, victim)
     receipt = worker.commit(want=1)
     assert receipt.leases == ()
-    assert receipt.retry_in == pytest.approx(10 * (1 + LEEWAY))
-    clock.advance(10 * (1 + LEEWAY))
+    assert receipt.retry_in == pytest.approx(10 + leeway_of(10))
+    clock.advance(10 + leeway_of(10))
     assert [(lease.alone, lease.delay) for lease in worker.lease()] == [(True, 0)]
 
 

@@ -123,7 +123,9 @@ class Applying:
             if samples:
                 lessons = self._sample(samples, held, met)
             items = self._settle(outcomes, held)
-            self.release([held.pop(token) for token in batch.releases if token in held])
+            released = [held.pop(token) for token in batch.releases if token in held]
+            self._give_back(released, met)
+            self.release(released)
             busy = [(held[token].id, held[token].busy) for token in ended if token in held]
             if busy:
                 self._db.run("busy", busy=text(busy))
@@ -142,12 +144,23 @@ class Applying:
             slot = None if found is None else slots[found.slot]
             if found is None or slot is None or not slot.leeway or slot.newest != found.at:
                 continue
-            change = self._changes.slot(slot.id)
             late = min(start.late, max(slot.leeway, self._changes.now - found.at))
-            change.next_at = slot.next_at + (late - slot.leeway)
-            change.leeway = slot.leeway = 0.0
-            if slot.held_until is not None:
-                change.due_at = max(change.next_at, slot.held_until)
+            self._reserve(slot, slot.next_at + (late - slot.leeway))
+
+    def _give_back(self, released: list[Held], slots: dict[int, HeldIn]) -> None:
+        """Slots whose newest leases will not begin are free when they were for these."""
+        for found in released:
+            slot = slots[found.slot]
+            if found.at is not None and found.busy == RUNNING and slot.leeway and slot.newest == found.at:
+                self._reserve(slot, found.at)
+
+    def _reserve(self, slot: HeldIn, until: float) -> None:
+        """It is known when its newest lease began, and how long it is reserved for that."""
+        change = self._changes.slot(slot.id)
+        change.next_at, change.leeway = until, 0.0
+        slot.leeway = 0.0
+        if slot.held_until is not None:
+            change.due_at = max(until, slot.held_until)
 
     def _sample(
         self,

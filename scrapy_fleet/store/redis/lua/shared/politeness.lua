@@ -158,7 +158,7 @@ local function make_polite()
   end
 
   -- How late a lease may begin; see politeness.py.
-  function own.leeway_of(pace) return pace >= 0.5 and 0.5 * pace or 0 end
+  function own.leeway_of(pace) return pace >= 0.5 and 1.5 or 0 end
 
   -- Whether the slot has a delay, whatever happens, unless it has a rule or an override of its own.
   function own.all_wait() return crawl.delay > 0 or crawl.auto == 1 and plan.start > 0 and plan.most > 0 end

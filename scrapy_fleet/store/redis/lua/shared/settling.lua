@@ -62,6 +62,12 @@ local function begin(head, late)
   slot.leeway = 0
 end
 
+-- A lease will not begin: its slot is free when it was for this one.
+local function give_back(head)
+  local slot = slot_of(head.name)
+  if slot.leeway > 0 and head.run_at == slot.newest then slot.next_at, slot.leeway = head.run_at, 0 end
+end
+
 -- The hands of which a batch names leases, by their numbers; the slots of these leases are brought in one go. `named`
 -- has, for each hand, its number and the places.
 local function find_hands(worker, named)
@@ -207,7 +213,10 @@ local function settle(worker, facts, mine, named, starts, samples, done, outcome
   end
   for i = 1, #releases, 8 do
     local hand, place = find((unpack_struct('<d', releases, i)))
-    if hand then wait(end_lease(hand, place, mine), entry_at(worker, hand, place)) end
+    if hand then
+      if hand.states[place] == RUNNING then give_back(head_of(hand, place)) end
+      wait(end_lease(hand, place, mine), entry_at(worker, hand, place))
+    end
   end
   save_hands(worker, hands)
   if facts.alone ~= '' and call('EXISTS', key('leases:' .. worker)) == 0 then facts.alone = '' end
