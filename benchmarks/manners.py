@@ -21,7 +21,7 @@ from benchmarks.crawl import ADDON
 from benchmarks.fleet import Way, steady_rate, way
 from benchmarks.host import serving
 from benchmarks.measure import Goal, Spread, run_worker, scratch, table
-from scrapy_fleet.model import Batch, Entry, Outcome, Plan, Rule
+from scrapy_fleet.model import Batch, Entry, Lease, Outcome, Plan, Rule
 from scrapy_fleet.ops.site import RunningSite, Shape, running
 from scrapy_fleet.process import this_worker
 from scrapy_fleet.settings import open_store
@@ -54,7 +54,7 @@ SHORT: dict[str, Any] = {
     "pages": 400,
     "rounds": 1,
     "hosts": 1000,
-    "broad_pages": 3000,
+    "broad_pages": 8000,
     "delays": (1.0,),
     "waiting_hosts": (100, 10_000),
 }
@@ -62,8 +62,8 @@ FULL: dict[str, Any] = {
     "pages": 800,
     "rounds": 3,
     "hosts": 1000,
-    "broad_pages": 8000,
-    "delays": (4.0, 1.0),
+    "broad_pages": 16_000,
+    "delays": (2.0, 1.0),
     "waiting_hosts": (100, 10_000, 100_000),
 }
 
@@ -124,14 +124,16 @@ def limited(pages: int, rounds: int, crowds: Sequence[int] = (1, 3)) -> dict[str
     return found
 
 
-def broad(hosts: int, pages: int, delays: Sequence[float], workers: int = 2) -> list[dict[str, Any]]:
-    """Workers on many hosts: the rate with a delay, beside what the delay permits and what this machine
+def broad(
+    hosts: int, pages: int, delays: Sequence[float], rounds: int, workers: int = 2
+) -> list[dict[str, Any]]:
+    """Workers on many hosts: the rates with a delay, beside what the delay permits and what this machine
     reaches without."""
     shape = Shape("flat", pages=pages, links=20, hosts=hosts)
-    rows = []
-    with stores() as places:
-        for name, place in places.items():
-            for delay in (0.0, *delays):
+    found: dict[tuple[str, float], list[float]] = {}
+    for _ in range(rounds):
+        with stores() as places:
+            for (name, place), delay in itertools.product(places.items(), (0.0, *delays)):
                 settings = {
                     **place,
                     "FLEET_CRAWL": f"broad-{delay:g}",
@@ -139,54 +141,70 @@ def broad(hosts: int, pages: int, delays: Sequence[float], workers: int = 2) -> 
                     "DOWNLOAD_DELAY_JITTER": 0,
                     "CONCURRENT_REQUESTS": 200,
                 }
-                found = crawled(shape, settings, workers).rate
-                rows.append({"store": name, "delay": delay, "rate": found, "hosts": hosts})
-                print(f"{hosts} hosts, delay {delay:g} s, {name}: {found:.1f} pages/s", flush=True)
-    return rows
+                rate = crawled(shape, settings, workers).rate
+                found.setdefault((name, delay), []).append(rate)
+                print(f"{hosts} hosts, delay {delay:g} s, {name}: {rate:.1f} pages/s", flush=True)
+    return [
+        {"store": name, "delay": delay, "rates": rates, "hosts": hosts}
+        for (name, delay), rates in found.items()
+    ]
 
 
-def waiting(numbers: Sequence[int]) -> dict[str, dict[str, float]]:
-    """Microseconds a lease (with its settle), by store and by how many hosts wait for their time."""
+def waiting(numbers: Sequence[int], rounds: int = 300) -> dict[str, dict[str, float]]:
+    """Microseconds a lease (with its settle), by store and by how many hosts wait for their time: medians of
+    many commits, to one crawl after the other."""
     found: dict[str, dict[str, float]] = {}
     with serving() as host, scratch() as folder:
         places = {"SQLite": f"sqlite://{folder}", host.name: Way(0, host.port, host.traffic).url}
-        for (name, url), number in itertools.product(places.items(), numbers):
-            found.setdefault(name, {})[str(number)] = lease_cost(url, number)
-            print(f"{number:7} hosts wait, {name}: {found[name][str(number)]:.0f} us a lease", flush=True)
+        for name, url in places.items():
+            crawls = {number: Waiting(url, number) for number in numbers}
+            times: dict[int, list[float]] = {number: [] for number in numbers}
+            for _, number in itertools.product(range(rounds), numbers):
+                times[number].append(crawls[number].lease())
+            found[name] = {}
+            for number in numbers:
+                found[name][str(number)] = 1e6 * statistics.median(times[number]) / LEASES
+                print(f"{number:7} hosts wait, {name}: {found[name][str(number)]:.0f} us a lease", flush=True)
+                crawls[number].close()
     return found
 
 
-def lease_cost(url: str, hosts: int, rounds: int = 300) -> float:
-    """Measured on one host that need not wait, beside others that must: the median of many commits."""
-    store = open_store(url, f"waiting-{hosts}", durability="normal")
-    plan = Plan(rule=Rule(delay=1e6), slots={"free": Rule(concurrency=10_000)})
-    worker = this_worker()
-    store.join(worker, plan, 600)
-    numbers = itertools.count()
+class Waiting:
+    """A crawl with one host that need not wait, beside others that must."""
 
-    def commit(**parts: Any) -> Any:
-        return store.commit(Batch(worker=worker.id, seq=next(numbers), **parts))
+    def __init__(self, url: str, hosts: int) -> None:
+        self._store = open_store(url, f"waiting-{hosts}", durability="normal")
+        self._worker = this_worker()
+        plan = Plan(rule=Rule(delay=1e6), slots={"free": Rule(concurrency=10_000)})
+        self._store.join(self._worker, plan, 600)
+        self._numbers = itertools.count()
+        for first in range(0, hosts, 250):
+            some = range(first, min(first + 250, hosts))
+            self._commit(adds=tuple(_entry(f"h{n}") for n in some for _ in range(2)))
+            self._settle(self._commit(want=len(some)))
+        self._commit(adds=tuple(_entry("free") for _ in range(2 * LEASES)))
+        self._leases = self._commit(want=LEASES)
 
-    for first in range(0, hosts, 250):
-        some = range(first, min(first + 250, hosts))
-        twice = tuple(Entry(slot=f"h{n}", payload=b"x" * 60) for n in some for _ in range(2))
-        commit(adds=twice)
-        leases = commit(want=len(some)).leases
-        commit(outcomes=tuple(Outcome(lease.token) for lease in leases))
-    commit(adds=tuple(Entry(slot="free", payload=b"x" * 60) for _ in range(LEASES * 2)))
-    leases = commit(want=LEASES).leases
-    times = []
-    for _ in range(rounds):
+    def lease(self) -> float:
+        """The seconds of a commit that settles some leases, adds as many entries and leases others."""
         began = time.perf_counter()
-        leases = commit(
-            outcomes=tuple(Outcome(lease.token) for lease in leases),
-            adds=tuple(Entry(slot="free", payload=b"x" * 60) for _ in range(LEASES)),
-            want=LEASES,
-        ).leases
-        times.append(time.perf_counter() - began)
-        assert len(leases) == LEASES
-    store.close()
-    return 1e6 * statistics.median(times) / LEASES
+        adds = tuple(_entry("free") for _ in range(LEASES))
+        self._leases = self._settle(self._leases, adds=adds, want=LEASES)
+        assert len(self._leases) == LEASES
+        return time.perf_counter() - began
+
+    def close(self) -> None:
+        self._store.close()
+
+    def _settle(self, leases: tuple[Lease, ...], **parts: Any) -> tuple[Lease, ...]:
+        return self._commit(outcomes=tuple(Outcome(lease.token) for lease in leases), **parts)
+
+    def _commit(self, **parts: Any) -> tuple[Lease, ...]:
+        return self._store.commit(Batch(worker=self._worker.id, seq=next(self._numbers), **parts)).leases
+
+
+def _entry(slot: str) -> Entry:
+    return Entry(slot=slot, payload=b"x" * 60)
 
 
 def measure(
@@ -201,7 +219,7 @@ def measure(
 ) -> dict[str, Any]:
     return {
         "limited": limited(pages, rounds, crowds),
-        "broad": broad(hosts, broad_pages, delays, broad_workers),
+        "broad": broad(hosts, broad_pages, delays, rounds, broad_workers),
         "waiting": waiting(waiting_hosts),
     }
 
@@ -216,7 +234,7 @@ def tables(results: dict[str, Any]) -> str:
             row["store"],
             f"{row['delay']:g} s",
             _permitted(row),
-            f"{row['rate']:.0f}",
+            Spread.of(row["rates"]).show(0),
             f"{_kept(results, row):.0%}",
         ]
         for row in results["broad"]
@@ -253,9 +271,13 @@ def _permitted(row: dict[str, Any]) -> str:
 
 def _kept(results: dict[str, Any], row: dict[str, Any]) -> float:
     """Of what the delay permits, or of what this machine reaches without one, if that is less."""
-    free = next(r["rate"] for r in results["broad"] if r["store"] == row["store"] and not r["delay"])
+    free = next(_rate(r) for r in results["broad"] if r["store"] == row["store"] and not r["delay"])
     permitted = row["hosts"] / row["delay"] if row["delay"] else free
-    return float(row["rate"] / min(free, permitted))
+    return _rate(row) / min(free, permitted)
+
+
+def _rate(row: dict[str, Any]) -> float:
+    return Spread.of(row["rates"]).median
 
 
 def goals(results: dict[str, Any]) -> list[Goal]:
@@ -311,7 +333,7 @@ def main(arguments: list[str] | None = None) -> None:
     if args.part == "limited":
         limited(given["pages"], given["rounds"])
     elif args.part == "broad":
-        broad(given["hosts"], given["broad_pages"], given["delays"])
+        broad(given["hosts"], given["broad_pages"], given["delays"], given["rounds"])
     elif args.part == "waiting":
         waiting(given["waiting_hosts"])
     else:
