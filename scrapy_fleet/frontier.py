@@ -53,8 +53,7 @@ class Frontier:
         self.outbox = Outbox(limits.commit_interval)
         self._loop = loop
         self._link = Link(open_store, loop, self, limits.worker_timeout)
-        self._seq = 0
-        self._ahead = Ahead()
+        self._seq, self._ahead = 0, Ahead()
         self._alarm = Alarm(loop, self._ahead.ripen, listener.ready)
         self._held: dict[int, Lease] = {}
         self._returned: dict[int, Lease] = {}
@@ -113,7 +112,7 @@ class Frontier:
         elif self._ahead.spares and (spare := self._ahead.promote(slot)) is not None:
             sample = replace(sample, then=spare.token)
             self.listener.ready()
-        self.outbox.sample(sample)
+        self.outbox.sample(sample, slot)
         self._hurry()
 
     def notice(self, notice: Notice) -> None:
@@ -276,8 +275,7 @@ class Frontier:
     # What the link reports
 
     def joined(self, joined: model.Joined) -> None:
-        self.counts, self.run = joined.counts, joined.run
-        self._open = True
+        self.counts, self.run, self._open = joined.counts, joined.run, True
         self._see_seeding(joined.seeding)
         opened, self._opened = self._opened, lambda joined: None
         opened(joined)
@@ -316,6 +314,8 @@ class Frontier:
 
     def _take(self, leases: Iterable[Lease], sent: float, answered: float) -> None:
         for lease in leases:
+            if lease.spare and self.outbox.take_room(lease.slot, lease.token):
+                lease = replace(lease, spare=False)  # it is late for its room, but not too late
             self._held[lease.token] = lease
             self._ahead.put(lease, sent, answered)
         if self._draining or self.held_back:

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from msgspec.structs import replace
 
 from scrapy_fleet.model import Batch, Beside, Entry, Notice, Outcome, Sample, Start
+from scrapy_fleet.politeness import REFUSALS
 
 ADDS_PER_CALL = 250
 """Large batches are cut, so that no call holds the store for long."""
@@ -32,6 +33,9 @@ class Outbox:
         self._outcomes: list[Outcome] = []
         self._starts: list[Start] = []
         self._samples: list[Sample] = []
+        self._rooms: dict[str, list[int] | None] = {}
+        """By slot, which of these samples leave a room that a spare lease may still take over; None where the
+        site has refused one."""
         self._notices: list[Notice] = []
         self._releases: list[int] = []
         self._items: list[bytes] = []
@@ -101,9 +105,22 @@ class Outbox:
         self._starts.append(start)
         self._note()
 
-    def sample(self, sample: Sample) -> None:
+    def sample(self, sample: Sample, slot: str) -> None:
+        if sample.status in REFUSALS:
+            self._rooms[slot] = None
+        elif sample.then is None and (rooms := self._rooms.setdefault(slot, [])) is not None:
+            rooms.append(len(self._samples))
         self._samples.append(sample)
         self._note()
+
+    def take_room(self, slot: str, token: int) -> bool:
+        """Have a spare run in the room of a download whose end is not committed yet, if there is any."""
+        rooms = self._rooms.get(slot)
+        if not rooms:
+            return False
+        at = rooms.pop()
+        self._samples[at] = replace(self._samples[at], then=token)
+        return True
 
     def notice(self, notice: Notice) -> None:
         self._notices.append(notice)
@@ -174,7 +191,7 @@ class Outbox:
         )
         self._adds, self._samples, self._outcomes, self._releases = [], [], [], []
         self._items, self._marks, self._stats, self._state, self._notices = [], [], {}, {}, []
-        self._written, self._starts = [], []
+        self._written, self._starts, self._rooms = [], [], {}
         self._oldest = time.monotonic() if self._beside else None
         return batches
 
@@ -187,6 +204,7 @@ class Outbox:
         adds = [add for batch in batches for add in self._sent.get(batch.seq, ())] + self._adds
         self._adds = [(entry, None) for entry, parent in adds if entry.key is not None or parent is None]
         self._beside, self._outcomes, self._samples, self._releases, self._starts = {}, [], [], [], []
+        self._rooms = {}
         self._notices = [notice for batch in batches for notice in batch.notices] + self._notices
         for batch in batches:
             newer = self._state

@@ -69,7 +69,7 @@ class Timing:
         if want == 0 or self._ahead.sated or (self._is_stocked() and since < POLL_STOCKED):
             return False
         if self.hungry:
-            return since >= (POLL_LAST if self._has_spares() else self._poll)
+            return since >= (POLL_LAST if self._has_spares(free) else self._poll)
         if not self.is_low:
             return False
         if self._ask_at is None:
@@ -94,7 +94,7 @@ class Timing:
     def _starves(self, free: int) -> bool:
         """Nothing to run, and not only few download slots free: those can wait for others to come.
         As long as spares follow on what ends, there is time as well."""
-        if not self.hungry or self._has_spares() or self._ahead.sated or self._is_stocked():
+        if not self.hungry or self._has_spares(free) or self._ahead.sated or self._is_stocked():
             return False
         few = free < self._limits.capacity // 8
         if few and time.monotonic() >= self._patient_until:
@@ -106,9 +106,9 @@ class Timing:
         """It waits for the time of what it has, not for the store, which had nothing to run at once."""
         return self._early and 2 * self._ahead.timed >= self._limits.capacity + self._limits.lookahead
 
-    def _has_spares(self) -> bool:
-        """Whether enough is there that follows on what ends."""
-        return self._ahead.spares > self._spares_left
+    def _has_spares(self, free: int) -> bool:
+        """Whether enough is there that follows on what ends, and something is under way that will."""
+        return self._ahead.spares > self._spares_left and free < self._limits.capacity
 
     def _may_wait(self, waiting: int) -> bool:
         """Whether the end of a download can wait for what comes of it: nothing else is there to be had,

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from scrapy_fleet.model import Batch, Notice, Outcome, Override, Plan, Rule, Sample, Worker
+from scrapy_fleet.model import Batch, Lease, Notice, Outcome, Override, Plan, Rule, Sample, Worker
 from tests.desk import Desk, Limits, Recording, busy, hold, in_loop, page, some
 
 TWO = Plan(rule=Rule(concurrency=2))
@@ -59,6 +59,44 @@ async def test_a_crawl_of_spares_comes_to_its_end(store: Recording) -> None:
     await desk.until(lambda: desk.frontier.ended)
     assert store.snapshot().counts.done == 100
     await desk.close(finish=True)
+
+
+async def late_spares(store: Recording, status: int = 200) -> tuple[Desk, Lease, Lease]:
+    """A worker whose two downloads have ended, the first with this status, while two spares were on their way
+    that are to follow on them."""
+    desk = await busy(store, plan=TWO, lookahead=2)
+    first, second = await desk.take(2)
+    gate = hold(store)
+    for lease in (first, second):
+        desk.frontier.sample(Sample(lease.token, 0.1, 200))
+    third, fourth = await desk.take(2)
+    assert desk.frontier.next() is None
+    await desk.until(lambda: desk.frontier._busy)
+    desk.frontier.sample(Sample(third.token, 0.1, status))
+    desk.frontier.sample(Sample(fourth.token, 0.1, 200))
+    gate.set()
+    await desk.until(lambda: store.applied[-1][0].samples != ())
+    return desk, third, fourth
+
+
+@in_loop
+async def test_a_spare_that_comes_after_the_end_takes_its_room_all_the_same(store: Recording) -> None:
+    desk, third, fourth = await late_spares(store)
+    fifth, sixth = await desk.take(2)
+    told = {sample.token: sample.then for batch in store.batches for sample in batch.samples}
+    assert (third.token, fourth.token) not in told.items()
+    await desk.commit()
+    told = {sample.token: sample.then for batch in store.batches for sample in batch.samples}
+    assert {told[third.token], told[fourth.token]} == {fifth.token, sixth.token}
+    assert store.snapshot().slots[0].concurrency == 2
+    await desk.close()
+
+
+@in_loop
+async def test_but_not_where_the_site_has_refused_one(store: Recording) -> None:
+    desk, _, _ = await late_spares(store, status=429)
+    assert desk.frontier.next() is None
+    await desk.close()
 
 
 @in_loop

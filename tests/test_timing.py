@@ -39,13 +39,13 @@ class Worker:
         receipt = Receipt(Counts(waiting=WAITING), Seeding.DONE, tuple(leases))
         self.timing.answered(Batch(worker="w", seq=1, want=count), receipt)
 
-    def commits(self, want: int = 5) -> bool:
-        pending = bool(self.outbox)
-        return self.timing.is_time(pending=pending, waiting=WAITING, free=LIMITS.capacity, want=want)
+    def commits(self, want: int = 5, running: int = 0) -> bool:
+        pending, free = bool(self.outbox), LIMITS.capacity - running
+        return self.timing.is_time(pending=pending, waiting=WAITING, free=free, want=want)
 
     def ends_a_download(self) -> None:
         self.timing.starve()
-        self.outbox.sample(Sample(0))
+        self.outbox.sample(Sample(0), "a")
 
 
 @pytest.fixture
@@ -59,6 +59,16 @@ def test_who_has_many_leases_whose_time_will_come_gathers_what_ends(worker: Work
     assert not worker.commits()
     worker.timing.asked_at -= 1  # but not for long
     assert worker.commits()
+
+
+def test_who_has_spares_says_what_ends_with_others_unless_nothing_is_under_way(worker: Worker) -> None:
+    for token in range(8):
+        worker.ahead.put(Lease(token, "a", b"", 0, False, 0, 0.0, spare=True), 0.0, 0.0)
+    worker.timing.asked_at = time.monotonic()
+    worker.timing.answered(Batch(worker="w", seq=1, want=8), Receipt(Counts(waiting=WAITING), Seeding.DONE))
+    worker.ends_a_download()
+    assert not worker.commits(running=1)
+    assert worker.commits(running=0)
 
 
 def few(worker: Worker) -> None:
