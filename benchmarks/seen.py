@@ -7,9 +7,11 @@ new URL costs when there are few and when there are many; and how often a Bloom 
 from __future__ import annotations
 
 import json
+import sqlite3
 import statistics
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -96,7 +98,13 @@ class SqliteSide:
         return SqliteStore(self._folder / f"{number}.db", "seen", durability="normal")
 
     def size(self, number: int) -> int:
-        return (self._folder / f"{number}.db").stat().st_size
+        """Without pages that are free: what the file had to grow for may have been cleared since."""
+        with closing(sqlite3.connect(self._folder / f"{number}.db")) as file:
+            pages, free, size = (
+                int(file.execute(f"PRAGMA {name}").fetchone()[0])
+                for name in ("page_count", "freelist_count", "page_size")
+            )
+        return (pages - free) * size
 
 
 def fill(side: Side, plan: SeenPlan, sizes: list[int], few: int) -> dict[str, dict[str, float]]:
