@@ -71,9 +71,9 @@ class Proxy:
 @contextmanager
 def far(port: int, round_trip: float) -> Iterator[Proxy]:
     """A way to the server on this port that takes so long there and back, as measured with PING."""
-    with _started(port, round_trip) as probed:
+    with delayed(port, round_trip) as probed:
         surplus = ping(probed.port) - round_trip  # the proxy's own work, and late timers
-    with _started(port, max(0.0, round_trip - surplus)) as proxy:
+    with delayed(port, max(0.0, round_trip - surplus)) as proxy:
         yield proxy
 
 
@@ -91,7 +91,8 @@ def ping(port: int, times: int = 50) -> float:
 
 
 @contextmanager
-def _started(port: int, delay: float) -> Iterator[Proxy]:
+def delayed(port: int, delay: float) -> Iterator[Proxy]:
+    """A way to any server, on which what goes there and back is held back for so long."""
     command = [sys.executable, "-m", "benchmarks.proxy", str(port), str(delay)]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     with subprocess.Popen(

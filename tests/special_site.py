@@ -10,6 +10,7 @@ import asyncio
 import gzip
 import json
 import socket
+import ssl
 import threading
 import time
 from collections import Counter, defaultdict
@@ -70,9 +71,10 @@ def page(title: str, *links: str, extra: str = "") -> Answer:
 class Site:
     """Runs in a thread of its own; use as a context manager."""
 
-    def __init__(self, listener: socket.socket | None = None) -> None:
+    def __init__(self, listener: socket.socket | None = None, tls: ssl.SSLContext | None = None) -> None:
         """``listener``: where it is to be found, a socket that is bound."""
         self.port = 0
+        self._tls = tls
         self._listener = listener
         self._visits: dict[str, list[Visit]] = defaultdict(list)
         self._together: Counter[tuple[str, str]] = Counter()
@@ -123,9 +125,9 @@ class Site:
                 writer.close()
 
         if self._listener is not None:
-            server = await asyncio.start_server(accept, sock=self._listener)
+            server = await asyncio.start_server(accept, sock=self._listener, ssl=self._tls)
         else:
-            server = await asyncio.start_server(accept, "127.0.0.1", 0)
+            server = await asyncio.start_server(accept, "127.0.0.1", 0, ssl=self._tls)
         self.port = server.sockets[0].getsockname()[1]
         self._ready.set()
         await self._stop.wait()
@@ -161,7 +163,7 @@ class Site:
             content = b"" if method == "HEAD" else answer.body
             writer.write("\r\n".join(head).encode() + b"\r\n\r\n" + content)
             await writer.drain()
-            if answer.missing:
+            if answer.missing or ("Connection", "close") in answer.headers:
                 return
 
     def _answer(self, visit: Visit) -> Answer:
@@ -241,6 +243,12 @@ class Site:
         answer = page("there")
         if self.count(visit) <= int(visit.route[1]):
             answer.missing = 100
+        return answer
+
+    def last(self, visit: Visit) -> Answer:
+        """The connection is closed after it."""
+        answer = page(f"last {visit.route[1]}")
+        answer.headers.append(("Connection", "close"))
         return answer
 
     def slow(self, visit: Visit) -> Answer:
@@ -356,6 +364,7 @@ ROUTES: dict[str, Route] = {
     "busy": Site.busy,
     "refuse": Site.refuse,
     "dropped": Site.dropped,
+    "last": Site.last,
     "slow": Site.slow,
     "redirect": Site.redirect,
     "refresh": Site.refresh,

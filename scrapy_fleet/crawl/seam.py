@@ -24,6 +24,7 @@ from scrapy.http import Headers, Response
 from scrapy.http.request import NO_CALLBACK
 from twisted.internet.defer import Deferred
 
+from scrapy_fleet.crawl.seam_sending import SENDING, Tell, tell_of_sending
 from scrapy_fleet.errors import IncompatibleScrapy
 
 if TYPE_CHECKING:
@@ -35,8 +36,6 @@ if TYPE_CHECKING:
     from scrapy_fleet.crawl.scheduler import Scheduler
 
 
-SENDING = ("download_request_async", "download_request")
-"""How a handler is asked to send a request: the first of these that there is."""
 LANE = ("active", "concurrency", "delay", "lastseen", "queue", "transferring")
 """What is used of a downloader's slot."""
 MOST_HOSTS = 100_000
@@ -213,18 +212,8 @@ class Seam:
         if lane is not None and (lane.concurrency > usual or len(lane.active) >= lane.concurrency):
             lane.concurrency = max(usual, 1 + sum(request in leased for request in lane.active))
 
-    def tell_of_downloads(self, tell: Callable[[Request], None]) -> None:
-        """Have it told of every request that is sent, at that moment: it may have waited since it left the
-        middlewares."""
-        handlers = self._engine.downloader.handlers
-        name = next(name for name in SENDING if hasattr(handlers, name))
-        send = getattr(handlers, name)
-
-        def told(request: Request, *others: Any) -> Any:
-            tell(request)
-            return send(request, *others)
-
-        setattr(handlers, name, told)
+    def tell_of_sending(self, tell: Tell) -> None:
+        tell_of_sending(self._engine.downloader.handlers, tell)
 
     def downloading(self, slot: str) -> int:
         lane = self._lane(slot)

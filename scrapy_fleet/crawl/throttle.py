@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-WRITTEN, CONNECTED = 1, 3
-"""Turns of the loop until a request is written: to a known host, and where it has to connect first."""
+WRITTEN = 1
+"""Turns of the loop until a request that has its connection is written."""
 SLACK = 0.1
 """For how long a request may wait in the downloader, as a part of its slot's distance."""
 MOST_LATE, MOST_REFUSED, MOST_SILENT = 5, 10, 3
@@ -47,12 +47,14 @@ MOST_REMEMBERED = 10_000
 class Download:
     """A leased request on its way."""
 
-    __slots__ = ("__weakref__", "lease", "over", "turns")
+    __slots__ = ("__weakref__", "is_first", "lease", "over", "turns")
 
-    def __init__(self, lease: Lease, turns: int) -> None:
+    def __init__(self, lease: Lease, *, is_first: bool) -> None:
         self.lease = lease
+        self.is_first = is_first
+        """Of its slot, at this worker: it has to connect, which may take long."""
         self.over = False
-        self.turns = turns
+        self.turns = WRITTEN
         """How often the loop comes round between its start and when it is written."""
 
 
@@ -149,17 +151,18 @@ class ThrottleMiddleware:
         if lease.pace >= JUDGED_FROM and self._is_late(scheduler, lease) and self._may_be_late(lease):
             self._count("fleet/late")
             return back(scheduler, request)
-        known = scheduler.seam.delay_in_downloader(lease.slot) is not None
-        self._downloads[request] = Download(lease, WRITTEN if known else CONNECTED)
+        is_first = scheduler.seam.delay_in_downloader(lease.slot) is None
+        self._downloads[request] = Download(lease, is_first=is_first)
         if leeway_of(lease.pace) and not self._watches:
             self._watches = True
-            scheduler.seam.tell_of_downloads(self._begin)
+            scheduler.seam.tell_of_sending(self._begin)
         self._keep_in_step(scheduler, lease)
         return None
 
-    def _begin(self, request: Request) -> None:
-        if (download := self._downloads.get(request)) is None:
-            return
+    def _begin(self, request: Request, connected: bool) -> None:
+        download = self._downloads.get(request)
+        if download is None or (download.is_first and not connected):
+            return  # its answer will tell
         if self._sent:
             download.turns += 1  # this turn is not a whole one: others may be called about at its end
         else:

@@ -12,6 +12,9 @@ from scrapy import signals
 from scrapy.crawler import Crawler
 from scrapy.http import Request, Response
 from scrapy.pipelines.files import FilesPipeline
+from scrapy.resolver import CachingThreadedResolver
+from twisted.internet.defer import Deferred
+from twisted.internet.task import deferLater
 from twisted.python.failure import Failure
 
 from scrapy_fleet.crawl.debug_lines import DebugLines
@@ -169,3 +172,12 @@ class Beside:
 class StockThrottled(Asks):
     name = "stock_throttled"
     custom_settings = {"EXTENSIONS": {Beside: 1}}
+
+
+class SlowResolver(CachingThreadedResolver):
+    """Finds the addresses of hosts, but not at once."""
+
+    def getHostByName(self, name: str, timeout: Any = ()) -> Deferred[str]:
+        found = super().getHostByName(name, timeout)
+        pause: Deferred[None] = deferLater(self.reactor, 0 if found.called else 0.3)
+        return pause.addCallback(lambda _: found)
