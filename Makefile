@@ -25,7 +25,7 @@ test: $(VENV)/.has-test ## run the tests
 lint: $(VENV)/.has-lint ## check style, types and the import rules
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy --strict scrapy_fleet
+	$(BIN)/mypy --strict scrapy_fleet benchmarks
 	$(BIN)/lint-imports
 
 format: $(VENV)/.has-lint ## let ruff mend and format what it can

@@ -138,7 +138,7 @@ def idle(host: Host, number: int, seconds: float) -> dict[str, float]:
     host.empty()
     url = f"redis://127.0.0.1:{host.port}/0"
     every = min(LONGEST, WATCH * number)
-    stores = [open_store(url, "idle") for _ in range(number)]
+    stores: list[Any] = [open_store(url, "idle") for _ in range(number)]
     for index, store in enumerate(stores):
         store.join(Worker(f"w{index}"), Plan(), 60)
     stores[0].commit(Batch(worker="w0", seq=1, seeded=True))
@@ -152,7 +152,7 @@ def idle(host: Host, number: int, seconds: float) -> dict[str, float]:
     while due[0][0] < began + seconds:
         at, span, index, what = due.pop(0)
         time.sleep(max(0.0, at - time.monotonic()))
-        store: Any = stores[index]
+        store = stores[index]
         if what == "beat":
             store.beat(f"w{index}")
         elif what == "look":

@@ -68,7 +68,7 @@ class Host:
 
     def empty(self) -> None:
         # Not in the background: what is still being freed would be taken for in use.
-        self._client.execute_command("FLUSHALL", "SYNC")
+        self._client.execute_command("FLUSHALL", "SYNC")  # type: ignore[no-untyped-call]
 
     def close(self) -> None:
         self._client.close()

@@ -36,7 +36,7 @@ def measured(run: kept.Run) -> Iterator[tuple[str, dict[str, Any]]]:
 
 def at_home(run: kept.Run, entry: dict[str, Any]) -> bool:
     """Whether a part was measured where, and with what, the page says at its head."""
-    there = entry.get("machine", run["machine"])
+    there = entry["machine"] if "machine" in entry else run["machine"]
     return all(there[what] == run["machine"][what] for what in WHERE)
 
 

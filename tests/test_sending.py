@@ -17,6 +17,7 @@ from benchmarks.proxy import delayed
 from tests.certificates import Authority
 from tests.run_spider import Mode
 from tests.special_site import Site
+from tests.spiders import throttle
 from tests.test_throttle import Crawl
 
 AWAY = 0.3
@@ -77,3 +78,11 @@ def test_a_name_that_takes_long_to_find(tmp_path: Path) -> None:
     assert len(came.gaps) == 3
     assert min(came.gaps) >= CLOSE, came.gaps
     assert max(came.gaps) <= IDLE, came.gaps
+
+
+def test_a_loop_that_comes_round_slowly(tmp_path: Path) -> None:
+    paths = ["/leaf/busy", "/leaf/1", "/leaf/2/busy", "/leaf/3"]
+    with Site() as site:
+        came = Crawl(tmp_path, site.base("slow"), *paths, spider=throttle.Toils, **PACE).came(site)
+    assert len(came.gaps) == 3
+    assert min(came.gaps) >= CLOSE, came.gaps

@@ -34,8 +34,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-WRITTEN = 1
-"""Turns of the loop until a request that has its connection is written."""
+WRITTEN = 2
+"""How often the loop comes round until a request that has its connection is written for sure: in its next
+turn, and what is called later may still be called in this one."""
 SLACK = 0.1
 """For how long a request may wait in the downloader, as a part of its slot's distance."""
 MOST_LATE, MOST_REFUSED, MOST_SILENT = 5, 10, 3
@@ -55,7 +56,6 @@ class Download:
         """Of its slot, at this worker: it has to connect, which may take long."""
         self.over = False
         self.turns = WRITTEN
-        """How often the loop comes round between its start and when it is written."""
 
 
 class Retrying:
@@ -163,9 +163,7 @@ class ThrottleMiddleware:
         download = self._downloads.get(request)
         if download is None or (download.is_first and not connected):
             return  # its answer will tell
-        if self._sent:
-            download.turns += 1  # this turn is not a whole one: others may be called about at its end
-        else:
+        if not self._sent:
             self._scheduler.loop.later(0, self._come_round)
         self._sent.append(download)
 

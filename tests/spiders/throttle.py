@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import time
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -181,3 +182,24 @@ class SlowResolver(CachingThreadedResolver):
         found = super().getHostByName(name, timeout)
         pause: Deferred[None] = deferLater(self.reactor, 0 if found.called else 0.3)
         return pause.addCallback(lambda _: found)
+
+
+class Toil:
+    """A middleware: while some requests are being sent, the loop has much to do, in every turn."""
+
+    def process_request(self, request: Request, spider: Any = None) -> None:
+        if "busy" in request.url:
+            self.toil(5)
+
+    def toil(self, turns: int) -> None:
+        from twisted.internet import reactor
+
+        if turns:
+            # The one is called before sockets are looked at, the other one after.
+            asyncio.get_running_loop().call_soon(time.sleep, 0.1)
+            reactor.callLater(0, self.toil, turns - 1)  # type: ignore[attr-defined]
+
+
+class Toils(Asks):
+    name = "toils"
+    custom_settings = {"DOWNLOADER_MIDDLEWARES": {Toil: 500}}
