@@ -43,9 +43,12 @@ def base(site: Site) -> Iterator[str]:
         yield f"https://127.0.0.1:{proxy.port}"
 
 
-def test_who_connects_first_is_followed_at_a_distance(site: Site, base: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("mode", ["one_by_one", "select"])
+def test_who_connects_first_is_followed_at_a_distance(
+    site: Site, base: str, mode: Mode, tmp_path: Path
+) -> None:
     paths = [f"/leaf/{number}" for number in range(4)]
-    came = Crawl(tmp_path, f"{base}/first", *paths, **PACE).came(site)
+    came = Crawl(tmp_path, f"{base}/first-{mode}", *paths, mode=mode, **PACE).came(site)
     assert len(came.gaps) == 3
     assert min(came.gaps) >= CLOSE, came.gaps
     assert max(came.gaps) <= IDLE, came.gaps
