@@ -8,7 +8,6 @@ commit is under way, the next one gathers.
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
@@ -159,7 +158,8 @@ class Frontier:
 
     def begin(self, token: int) -> None:
         """The download of a lease has begun."""
-        if (lease := self._held.get(token)) is not None and (start := self._ahead.begin(lease)) is not None:
+        lease = self._held.get(token) if self._ahead.paced else None
+        if lease is not None and (start := self._ahead.begin(lease)) is not None:
             self.outbox.start(start)
 
     # What the owner takes
@@ -261,7 +261,7 @@ class Frontier:
         batches[-1] = replace(
             batches[-1], seeded=seeded, want=self._want(), leave=closing, finish=self._finish
         )
-        self.timing.asked_at = time.monotonic()
+        self.timing.asked()
         self._busy = True
         self.commits += 1
         self._link.commit(batches)
@@ -310,7 +310,7 @@ class Frontier:
         self.timing.answered(batch, receipt)
         if receipt.leases or self.quiet or self.ended:
             self.listener.ready()
-        self._wake()
+        self._look()
 
     def _take(self, leases: Iterable[Lease], sent: float, answered: float) -> None:
         for lease in leases:

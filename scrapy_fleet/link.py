@@ -61,6 +61,9 @@ class Link:
 
     def commit(self, batches: list[Batch]) -> None:
         self._queue.put(lambda: self._commit(batches))
+        # The loop lets go of the interpreter for a moment. Otherwise the thread gets it when the loop has
+        # nothing to do, or after five milliseconds: too late for a store that could have answered by then.
+        time.sleep(0)
 
     def ask(self, call: Callable[[Store], T], answer: Callable[[T | None], None]) -> None:
         self._queue.put(lambda: self._ask(call, answer))

@@ -5,6 +5,7 @@ A worker that has enough to do sends few, full batches; one that starves sends w
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 
@@ -36,7 +37,9 @@ class Timing:
     ) -> None:
         self.hungry = False
         """There was nothing to run when it was last asked for."""
-        self.asked_at = 0.0
+        self._asked_at = 0.0
+        """When it last asked; 0 where that was too long ago."""
+        self._sent_at = 0.0
         self._limits = limits
         self._outbox = outbox
         self._ahead = ahead
@@ -52,6 +55,10 @@ class Timing:
         self._answered_at = 0.0
         self._taken_then = 0
         """How many leases had been taken when the last answer came."""
+        self._trip = 0.0
+        """How long the last answer took to come."""
+        self._each = math.inf
+        """How long a lease lasted, on average, between the last two answers."""
 
     def is_time(self, *, pending: bool, waiting: int, free: int, want: int) -> bool:
         """Whether to commit, and ask for ``want`` leases. What counts is whether anything has to be
@@ -63,7 +70,7 @@ class Timing:
                 return True
             if self._outbox.age >= self._limits.commit_interval or not self._outbox:
                 return True
-        since = time.monotonic() - self.asked_at
+        since = time.monotonic() - self._asked_at
         if len(self._ahead) and since >= HEED:
             return True
         if want == 0 or self._ahead.sated or (self._is_stocked() and since < POLL_STOCKED):
@@ -80,16 +87,20 @@ class Timing:
 
     @property
     def is_low(self) -> bool:
-        """Whether to ask for more before the last lease is taken, as long as asking brought enough."""
-        return self._plenty and self._ahead.ready + self._ahead.spares <= self._limits.lookahead // 4
+        """Whether to ask for more before the last lease is taken, as long as asking brought enough: there is
+        little left, or it lasts no longer than this answer and the next one take to come."""
+        left = self._ahead.ready + self._ahead.spares
+        return self._plenty and (left <= self._limits.lookahead // 4 or left * self._each <= 2 * self._trip)
 
     def _gather(self) -> float:
-        """Half of the time that what is left will last, if much of it was taken since the last answer."""
+        """Half of the time that what is left will last, less what the answer takes to come."""
         taken = self._ahead.taken - self._taken_then
-        if 2 * taken <= self._limits.lookahead or self._ahead.paced:
+        many = 2 * taken > self._limits.lookahead
+        each = (time.monotonic() - self._answered_at) / taken if many else self._each
+        if self._ahead.paced or each == math.inf:
             return GATHER
         left = self._ahead.ready + self._ahead.spares
-        return min(GATHER, 0.5 * left * (time.monotonic() - self._answered_at) / taken)
+        return min(GATHER, max(0.0, 0.5 * left * each - self._trip))
 
     def _starves(self, free: int) -> bool:
         """Nothing to run, and not only few download slots free: those can wait for others to come.
@@ -120,6 +131,9 @@ class Timing:
 
     # What happens
 
+    def asked(self) -> None:
+        self._asked_at = self._sent_at = time.monotonic()
+
     def starve(self) -> bool:
         """There is nothing to run; whether that is news."""
         news = not self.hungry
@@ -133,7 +147,7 @@ class Timing:
 
     def look(self) -> None:
         """Something was heard of that may be run: ask, once."""
-        self.asked_at = 0.0
+        self._asked_at = 0.0
         self._wake_in(0)
 
     def resume(self) -> None:
@@ -146,7 +160,10 @@ class Timing:
         self._plenty = len(receipt.leases) == batch.want
         self._early = all(lease.delay > SOON for lease in receipt.leases)
         self._ask_at = None
-        self._answered_at, self._taken_then = time.monotonic(), self._ahead.taken
+        now, taken = time.monotonic(), self._ahead.taken - self._taken_then
+        self._trip = now - self._sent_at
+        self._each = (now - self._answered_at) / taken if taken else math.inf
+        self._answered_at, self._taken_then = now, self._ahead.taken
         if receipt.leases:
             self.hungry, self._poll = False, POLL_FIRST
             return

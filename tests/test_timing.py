@@ -27,13 +27,16 @@ class Worker:
         self.timing = Timing(LIMITS, self.outbox, self.ahead, self.waits.append)
         self._tokens = 0
 
-    def gets(self, count: int, delay: float, pace: float = 100.0) -> None:
-        """An answer has just brought so many leases, all that it wanted, that may run in so many seconds."""
+    def gets(self, count: int, delay: float, pace: float = 100.0, trip: float = 0.0) -> None:
+        """An answer has just brought so many leases, all that it wanted, that may run in so many seconds;
+        it took so long to come."""
         leases = []
         for _ in range(count):
             self._tokens += 1
             leases.append(Lease(self._tokens, f"host{self._tokens}", b"", 0, False, 0, delay, pace=pace))
-        self.timing.asked_at = now = time.monotonic()
+        self.timing.asked()
+        self.timing._sent_at -= trip
+        now = time.monotonic()
         for lease in leases:
             self.ahead.put(lease, now, now)
         receipt = Receipt(Counts(waiting=WAITING), Seeding.DONE, tuple(leases))
@@ -57,14 +60,14 @@ def test_who_has_many_leases_whose_time_will_come_gathers_what_ends(worker: Work
     worker.gets(60, delay=1000)
     worker.ends_a_download()
     assert not worker.commits()
-    worker.timing.asked_at -= 1  # but not for long
+    worker.timing._asked_at -= 1  # but not for long
     assert worker.commits()
 
 
 def test_who_has_spares_says_what_ends_with_others_unless_nothing_is_under_way(worker: Worker) -> None:
     for token in range(8):
         worker.ahead.put(Lease(token, "a", b"", 0, False, 0, 0.0, spare=True), 0.0, 0.0)
-    worker.timing.asked_at = time.monotonic()
+    worker.timing.asked()
     worker.timing.answered(Batch(worker="w", seq=1, want=8), Receipt(Counts(waiting=WAITING), Seeding.DONE))
     worker.ends_a_download()
     assert not worker.commits(running=1)
@@ -126,3 +129,32 @@ def test_nobody_asks_before_few_are_left(worker: Worker) -> None:
     worker.timing._answered_at -= 100
     assert not worker.commits()
     assert not worker.waits
+
+
+def test_who_would_run_out_before_the_next_answers_come_asks_at_once(worker: Worker) -> None:
+    worker.gets(LIMITS.lookahead, delay=0, pace=0)
+    for _ in range(LIMITS.lookahead):
+        worker.ahead.take()
+    worker.timing._answered_at -= LIMITS.lookahead  # one a second
+    worker.gets(LIMITS.lookahead // 2, delay=0, pace=0, trip=0.6 * LIMITS.lookahead // 2)
+    assert worker.commits()
+
+
+def test_who_would_not_gathers(worker: Worker) -> None:
+    worker.gets(LIMITS.lookahead, delay=0, pace=0)
+    for _ in range(LIMITS.lookahead):
+        worker.ahead.take()
+    worker.timing._answered_at -= LIMITS.lookahead
+    worker.gets(LIMITS.lookahead // 2, delay=0, pace=0, trip=0.4 * LIMITS.lookahead // 2)
+    assert not worker.commits()
+
+
+def test_word_of_something_to_run_says_nothing_about_the_way_to_the_store(worker: Worker) -> None:
+    worker.gets(LIMITS.lookahead, delay=0, pace=0)
+    for _ in range(LIMITS.lookahead):
+        worker.ahead.take()
+    worker.timing.asked()
+    worker.timing.look()
+    receipt = Receipt(Counts(waiting=WAITING), Seeding.DONE)
+    worker.timing.answered(Batch(worker="w", seq=2), receipt)
+    assert worker.timing._trip < 60

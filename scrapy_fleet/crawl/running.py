@@ -126,10 +126,11 @@ class Running:
 
     def _free(self) -> list[Outcome]:
         """What has ended, and nothing that cannot be stored is left of."""
-        free = [token for token in self._pinned if not self._pins[token]]
-        for token in free:
-            self._pinned.discard(token)
-            del self._pins[token]
+        pins = self._pins
+        free = [token for token in self._pinned if not pins.get(token)] if pins else list(self._pinned)
+        self._pinned.difference_update(free)
+        for token in free if pins else ():
+            del pins[token]
         return [self._outcome(token) for token in free]
 
     def _outcome(self, token: int) -> Outcome:
