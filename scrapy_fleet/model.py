@@ -96,7 +96,7 @@ class Notice(Struct, frozen=True, gc=False):
     retry_after: float | None = None
 
 
-class Outcome(Struct, frozen=True):
+class Outcome(Struct, frozen=True, gc=False):
     """What came of a lease. ``dead`` is the reason why the entry was given up, if it was."""
 
     token: int
