@@ -93,14 +93,14 @@ class Timing:
         return self._plenty and (left <= self._limits.lookahead // 4 or left * self._each <= 2 * self._trip)
 
     def _gather(self) -> float:
-        """Half of the time that what is left will last, less what the answer takes to come."""
+        """Half of the time that what is left will last, if that is long enough."""
         taken = self._ahead.taken - self._taken_then
         many = 2 * taken > self._limits.lookahead
         each = (time.monotonic() - self._answered_at) / taken if many else self._each
         if self._ahead.paced or each == math.inf:
             return GATHER
-        left = self._ahead.ready + self._ahead.spares
-        return min(GATHER, max(0.0, 0.5 * left * each - self._trip))
+        lasts = (self._ahead.ready + self._ahead.spares) * each
+        return min(GATHER, 0.5 * lasts) if lasts > 2 * self._trip else 0.0
 
     def _starves(self, free: int) -> bool:
         """Nothing to run, and not only few download slots free: those can wait for others to come.
