@@ -25,7 +25,8 @@ AWAY = 0.3
 DELAY = 0.6
 PACE = {"DOWNLOAD_DELAY": DELAY, "RANDOMIZE_DOWNLOAD_DELAY": False}
 CLOSE = 0.9 * DELAY
-IDLE = 1.2 * DELAY
+IDLE = 1.5 * DELAY
+"""A start that is never told costs its host a second and a half more."""
 
 
 @pytest.fixture(scope="module")
