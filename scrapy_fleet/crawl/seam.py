@@ -1,4 +1,4 @@
-"""The only file that touches Scrapy's private names.
+"""With ``seam_late`` and ``seam_sending``, all that touches Scrapy's private names.
 
 Scrapy tells nobody when it has let go of a request, nor can it be woken from outside by public
 means. What is used for that is checked when the spider opens, so that a Scrapy that changed inside
