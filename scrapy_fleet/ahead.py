@@ -25,15 +25,19 @@ FORGIVEN = 0.05
 """How much of being late the store is not told: what a calm loop takes costs the host no time."""
 WAY = 0.5
 """How much of its leeway a lease may have used up; the rest is for its way through the downloader."""
+HEAD_START = 0.25
+"""How much sooner than its time a lease is handed to Scrapy, at most: in seconds, and as a part of its slot's
+distance. One that is through before its time waits for it."""
 EARLY = 0.03
-"""How much sooner than its time a lease is handed to Scrapy, at most, as a part of its slot's distance. With
-FORGIVEN, two requests stay nine tenths of it apart, should the way through Scrapy take no time at once."""
+"""How much sooner than its time a lease is let go, at most, as a part of its slot's distance. With FORGIVEN,
+two requests stay nine tenths of it apart, should the rest of the way take no time at once."""
 WAYS = 32
-"""Of so many leases, the quickest way through Scrapy is expected of the next."""
+"""The ways of so many leases tell what to expect of the next."""
 JUDGED_FROM = 0.1
 """Where requests are closer to each other than this, in seconds, their way through Scrapy is not judged."""
 PATIENT = 3
 """How often in a row it is insisted on that."""
+NO_PLAN = 0.0, 0.0
 
 
 class Ahead:
@@ -45,10 +49,14 @@ class Ahead:
         """How many wait for the room of another."""
         self._due: dict[int, tuple[float, int]] = {}
         """When a paced lease that has not begun should, at the earliest, and as which it came."""
+        self._plans: dict[int, tuple[float, float]] = {}
+        """When a lease with leeway that has not begun should be handed out, and be let go."""
         self._out: dict[int, float] = {}
-        """When a lease with leeway was handed out that has not begun."""
+        """When it was let go."""
         self._ways: deque[float] = deque(maxlen=WAYS)
-        """How long it took, lately, until those began."""
+        """How long it took, lately, until those that were to be handed out were through."""
+        self._last_ways: deque[float] = deque(maxlen=WAYS)
+        """And until those that were let go began."""
         self._appetite = Appetite()
         self.taken = 0
         """How many have been handed out."""
@@ -69,28 +77,38 @@ class Ahead:
         """How many wait for their time."""
         return len(self._timed)
 
-    def put(self, lease: Lease, sent: float, answered: float) -> None:
-        """Keep a lease that was sent for and came at these times."""
+    def put(self, lease: Lease, sent: float, answered: float, *, has_room: bool = False) -> None:
+        """Keep a lease that was sent for and came at these times; a spare that ``has_room`` need not wait."""
         self._arrived += 1
         if lease.pace:
             self._due[lease.token] = sent + lease.delay, self._arrived
             if lease.pace >= JUDGED_FROM:
                 self._appetite.came()
-        if lease.spare:
+        if lease.spare and not has_room:
             self._spares.setdefault(lease.slot, []).append(lease)
             self.spares += 1
             return
-        at = answered + lease.delay - self._head_start(lease.pace)
+        at = answered + lease.delay
+        if leeway_of(lease.pace):
+            go = at - self._lead(lease.pace)
+            at = go - self._head_start(lease.pace)
+            self._plans[lease.token] = max(at, time.monotonic()), go
         if lease.delay <= SOON or at <= time.monotonic():
             heapq.heappush(self._ready, (lease.rank, self._arrived, lease))
         else:
             heapq.heappush(self._timed, (at, self._arrived, lease))
 
     def _head_start(self, pace: float) -> float:
-        """What its way through Scrapy will surely take: handed out so much sooner, it is sent at its time."""
-        if not leeway_of(pace) or len(self._ways) < WAYS:
+        """What its way through Scrapy will probably take."""
+        if len(self._ways) < WAYS:
             return 0.0
-        return min(EARLY * pace, 0.8 * min(self._ways))
+        return min(HEAD_START * pace, HEAD_START, sorted(self._ways)[WAYS * 3 // 4])
+
+    def _lead(self, pace: float) -> float:
+        """What its way to the site will surely take from where it is let go."""
+        if len(self._last_ways) < WAYS:
+            return 0.0
+        return min(EARLY * pace, 0.8 * min(self._last_ways))
 
     def ripen(self) -> float | None:
         """Leases whose time has come may run; when the next one may (``time.monotonic``)."""
@@ -108,10 +126,7 @@ class Ahead:
         if not self._ready:
             return None
         self.taken += 1
-        lease = heapq.heappop(self._ready)[2]
-        if leeway_of(lease.pace):
-            self._out[lease.token] = time.monotonic()
-        return lease
+        return heapq.heappop(self._ready)[2]
 
     @property
     def paced(self) -> bool:
@@ -165,20 +180,37 @@ class Ahead:
             self._misses += 1
         return True
 
+    def time_left(self, token: int) -> float:
+        """How much too early it would be let go now, in seconds."""
+        _, go = self._plans.get(token, NO_PLAN)
+        return max(0.0, go - time.monotonic())
+
+    def let_go(self, token: int) -> float:
+        """It is through Scrapy and about to be sent; for how long it has to wait for its time."""
+        if token not in self._plans:
+            return 0.0
+        planned, go = self._plans.pop(token)
+        now = time.monotonic()
+        self._ways.append(now - planned)
+        self._out[token] = max(now, go)
+        return max(0.0, go - now)
+
     def begin(self, lease: Lease) -> Start | None:
         """Its download has begun; what the store must know of that."""
         due, _ = self._due.pop(lease.token, (0.0, 0))
+        self._plans.pop(lease.token, None)
         out = self._out.pop(lease.token, None)
         if not due or not leeway_of(lease.pace):
             return None
         now = time.monotonic()
         if out is not None:
-            self._ways.append(now - out)
+            self._last_ways.append(now - out)
         return Start(lease.token, max(0.0, now - due - FORGIVEN * lease.pace))
 
     def forget(self, token: int) -> None:
         """The lease has ended, or its download has."""
         self._due.pop(token, None)
+        self._plans.pop(token, None)
         self._out.pop(token, None)
 
     # Giving back
@@ -204,6 +236,7 @@ class Ahead:
         """All leases have gone to others."""
         self.all()
         self._due.clear()
+        self._plans.clear()
         self._out.clear()
 
     def _remove(self, unwanted: Callable[[Lease], bool], *, timed: bool = True) -> list[Lease]:

@@ -52,8 +52,8 @@ class Frontier:
         self.outbox = Outbox(limits.commit_interval)
         self._loop = loop
         self._link = Link(open_store, loop, self, limits.worker_timeout)
-        self._seq, self._ahead = 0, Ahead()
-        self._alarm = Alarm(loop, self._ahead.ripen, listener.ready)
+        self._seq, self.ahead = 0, Ahead()
+        self._alarm = Alarm(loop, self.ahead.ripen, listener.ready)
         self._held: dict[int, Lease] = {}
         self._returned: dict[int, Lease] = {}
         """Handed back, but not committed yet."""
@@ -64,7 +64,7 @@ class Frontier:
         self.emptied_once = False
         """The store lost the crawl while it was under way: whatever comes, it is not finished."""
         self._draining = self._busy = self._woken = False
-        self.timing = Timing(limits, self.outbox, self._ahead, lambda delay: loop.later(delay, self._wake))
+        self.timing = Timing(limits, self.outbox, self.ahead, lambda delay: loop.later(delay, self._wake))
 
     # Opening and closing
 
@@ -88,7 +88,7 @@ class Frontier:
         """Take nothing more, hand back what was not started; go on committing."""
         if not self._draining:
             self._draining = True
-            self._give_back(self._ahead.all())
+            self._give_back(self.ahead.all())
             self._wake()
 
     # What the owner gives
@@ -107,8 +107,8 @@ class Frontier:
         slot = self._held[sample.token].slot
         if sample.status in REFUSALS:
             # The others learn from the store that this slot is to be left alone.
-            self._give_back(self._ahead.of_slot(slot))
-        elif self._ahead.spares and (spare := self._ahead.promote(slot)) is not None:
+            self._give_back(self.ahead.of_slot(slot))
+        elif self.ahead.spares and (spare := self.ahead.promote(slot)) is not None:
             sample = replace(sample, then=spare.token)
             self.listener.ready()
         self.outbox.sample(sample, slot)
@@ -117,7 +117,7 @@ class Frontier:
     def notice(self, notice: Notice) -> None:
         """Something was learnt about a slot."""
         if notice.status in REFUSALS:
-            self._give_back(self._ahead.of_slot(notice.slot))
+            self._give_back(self.ahead.of_slot(notice.slot))
         self.outbox.notice(notice)
         self._hurry()
 
@@ -127,12 +127,12 @@ class Frontier:
 
     def settle(self, outcome: Outcome) -> None:
         """What came of a lease; nothing happens if it is not held (any more)."""
-        if self._ahead.spares and outcome.token in self._downloading:
+        if self.ahead.spares and outcome.token in self._downloading:
             self.sample(Sample(outcome.token))  # it ended without a download: another may take its room
         self._downloading.discard(outcome.token)
-        self.begin(outcome.token)  # of one that was not sent, nothing else will be told
+        if self.ahead.paced:
+            self.begin(outcome.token)  # of one that was not sent, nothing else will be told
         if self._held.pop(outcome.token, None) is not None:
-            self._ahead.forget(outcome.token)
             self.outbox.settle(outcome)
             self._hurry()
 
@@ -154,12 +154,12 @@ class Frontier:
 
     def is_late(self, token: int) -> bool:
         """Whether a lease that is about to be sent has missed its time."""
-        return (lease := self._held.get(token)) is not None and self._ahead.is_late(lease)
+        return (lease := self._held.get(token)) is not None and self.ahead.is_late(lease)
 
     def begin(self, token: int) -> None:
         """The download of a lease has begun."""
-        lease = self._held.get(token) if self._ahead.paced else None
-        if lease is not None and (start := self._ahead.begin(lease)) is not None:
+        lease = self._held.get(token) if self.ahead.paced else None
+        if lease is not None and (start := self.ahead.begin(lease)) is not None:
             self.outbox.start(start)
 
     # What the owner takes
@@ -168,7 +168,7 @@ class Frontier:
         """A lease to run now."""
         if self._draining or self.held_back or self.congested:
             return None
-        while (lease := self._ahead.take()) is not None and self._ahead.is_late(lease):
+        while (lease := self.ahead.take()) is not None and self.ahead.is_late(lease):
             self._give_back([lease])
         if lease is None:
             if self.timing.starve():
@@ -241,8 +241,8 @@ class Frontier:
             return 0
         ahead = self.limits.capacity + self.limits.lookahead
         # Requests whose callbacks take long hold no download slot, but there is a bound.
-        room = min(ahead - len(self._downloading) - len(self._ahead), 10 * ahead - len(self._held))
-        return self._ahead.limit(max(0, min(room, MAX_WANT)))
+        room = min(ahead - len(self._downloading) - len(self.ahead), 10 * ahead - len(self._held))
+        return self.ahead.limit(max(0, min(room, MAX_WANT)))
 
     # Committing
 
@@ -250,10 +250,10 @@ class Frontier:
         self.listener.gather()
         if not self._draining and (best := self.outbox.best_rank) is not None:
             # What ranks behind goes back: the store knows who is next.
-            self._give_back(self._ahead.behind(best))
-        if self._ahead.spares:
+            self._give_back(self.ahead.behind(best))
+        if self.ahead.spares:
             running = {self._held[token].slot for token in self._downloading}
-            self._give_back(self._ahead.stranded(running))
+            self._give_back(self.ahead.stranded(running))
         closing = self._closed is not None
         batches = self.outbox.pack(self.worker.id, self._seq, everything=closing or self._seeded)
         self._seq += len(batches)
@@ -269,7 +269,7 @@ class Frontier:
     def _give_back(self, leases: Iterable[Lease]) -> None:
         for lease in leases:
             self._returned[lease.token] = self._held.pop(lease.token)
-            self._ahead.forget(lease.token)
+            self.ahead.forget(lease.token)
             self.outbox.release(lease.token)
 
     # What the link reports
@@ -305,7 +305,7 @@ class Frontier:
         self._see_seeding(receipt.seeding)
         self._see_mode(receipt.mode)
         for slot in receipt.held:
-            self._give_back(self._ahead.of_slot(slot))
+            self._give_back(self.ahead.of_slot(slot))
         self._take(receipt.leases, *span)
         self.timing.answered(batch, receipt)
         if receipt.leases or self.quiet or self.ended:
@@ -314,12 +314,11 @@ class Frontier:
 
     def _take(self, leases: Iterable[Lease], sent: float, answered: float) -> None:
         for lease in leases:
-            if lease.spare and self.outbox.take_room(lease.slot, lease.token):
-                lease = replace(lease, spare=False)  # it is late for its room, but not too late
+            late = lease.spare and self.outbox.take_room(lease.slot, lease.token)  # but not too late
             self._held[lease.token] = lease
-            self._ahead.put(lease, sent, answered)
+            self.ahead.put(lease, sent, answered, has_room=late)
         if self._draining or self.held_back:
-            self._give_back(self._ahead.all())
+            self._give_back(self.ahead.all())
         self._alarm.set()
 
     def beaten(self, beat: model.Beat) -> None:
@@ -345,7 +344,7 @@ class Frontier:
         if mode == "run":
             self.timing.resume()
         elif mode == "pause":
-            self._give_back(self._ahead.all())
+            self._give_back(self.ahead.all())
         else:
             self.drain()
         self._wake()
@@ -381,7 +380,7 @@ class Frontier:
 
     def _come_back(self, batches: list[Batch]) -> None:
         self._busy = self._open = False
-        self._ahead.clear()
+        self.ahead.clear()
         self._held.clear()
         self._returned.clear()
         self._downloading.clear()

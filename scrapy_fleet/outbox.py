@@ -152,7 +152,8 @@ class Outbox:
             self._oldest = time.monotonic()
 
     def _let_out(self, parent: int) -> None:
-        self._adds += ((entry, parent) for _, entry in self._beside.pop(parent, ()))
+        for _, entry in self._beside.pop(parent, ()):
+            self._adds.append((entry, parent))
 
     # Sending
 

@@ -161,7 +161,7 @@ async def test_a_slot_that_others_were_told_to_leave_is_left(store: Recording) -
     await desk.take(1)
     store.override("a", Override(blocked=True))
     # What it had not started goes back, though it has nothing to report.
-    await desk.until(lambda: not len(desk.frontier._ahead))
+    await desk.until(lambda: not len(desk.frontier.ahead))
     assert desk.frontier.next() is None
     await desk.commit()
     assert store.snapshot().counts.leased == 1
@@ -233,7 +233,7 @@ async def test_one_timer_serves_all_leases_that_wait_for_their_time(store: Recor
     desk.add(*some(100))
     await desk.commit()
     gate = hold(store)  # what it is told from now on, it is not told because of an answer
-    assert len(desk.frontier._ahead) > 20
+    assert len(desk.frontier.ahead) > 20
     assert desk.timers < 6
     rung = desk.times_ready
     await desk.until(lambda: desk.times_ready > rung + 5)

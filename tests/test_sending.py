@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
+from statistics import median
 
 import pytest
 import scrapy
@@ -82,6 +84,35 @@ def test_a_name_that_takes_long_to_find(tmp_path: Path) -> None:
     assert len(came.gaps) == 3
     assert min(came.gaps) >= CLOSE, came.gaps
     assert max(came.gaps) <= IDLE, came.gaps
+
+
+@pytest.mark.parametrize(
+    "mode",
+    [
+        "one_by_one",
+        "select",
+        pytest.param(
+            "reactorless",
+            marks=pytest.mark.skipif(scrapy.version_info < (2, 14), reason="Scrapy cannot do without"),
+        ),
+    ],
+)
+def test_a_long_way_through_scrapy_costs_the_host_no_time(mode: Mode, tmp_path: Path) -> None:
+    # The fifth of each is through at once, when it is known that others take long.
+    slots = [f"slot-{number}" for number in range(12)]
+    pages = ["1", "2", "3", "4", "5-quick", "6"]
+    order = {"SCHEDULER_MEMORY_QUEUE": "scrapy.squeues.FifoMemoryQueue"}
+    paths = [f"/leaf/{slot}/{page}" for page in pages for slot in slots]
+    with Site() as site:
+        base = site.base("far")
+        came = Crawl(tmp_path, base, *paths, spider=throttle.Meanders, mode=mode, **PACE, **order).came(site)
+    gaps = []
+    for slot in slots:
+        times = [visit.at for visit in came.visits if f"/{slot}/" in visit.path]
+        gaps.append([later - earlier for earlier, later in pairwise(times)])
+        assert len(gaps[-1]) == len(pages) - 1
+    assert min(map(min, gaps)) >= CLOSE, gaps
+    assert median(last for *_, last in gaps) <= 1.15 * DELAY, gaps
 
 
 def test_a_loop_that_comes_round_slowly(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from scrapy.http import Headers, Response
 from scrapy.http.request import NO_CALLBACK
 from twisted.internet.defer import Deferred
 
-from scrapy_fleet.crawl.seam_sending import SENDING, Tell, tell_of_sending
+from scrapy_fleet.crawl.seam_sending import SENDING, Hold, Tell, tell_of_sending
 from scrapy_fleet.errors import IncompatibleScrapy
 
 if TYPE_CHECKING:
@@ -202,9 +202,13 @@ class Seam:
         lane = self._lane(slot)
         if lane is None or not lane.delay:
             return 0.0
-        # Up to 2.13 it looks at the wall clock, whose seconds are many more than those of the other.
-        now = time.time() if lane.lastseen > 1e9 else time.monotonic()
-        return float(max(0.0, lane.lastseen + lane.delay - now) + lane.delay * len(lane.queue))
+        return float(max(0.0, lane.lastseen + lane.delay - _now(lane)) + lane.delay * len(lane.queue))
+
+    def hold_in_downloader(self, slot: str, seconds: float) -> None:
+        """What was sent there last is sent so much later: what follows keeps its distance from then."""
+        lane = self._lane(slot)
+        if lane is not None:
+            lane.lastseen = _now(lane) + seconds
 
     def make_room_in_downloader(self, slot: str, usual: int, leased: Container[Request]) -> None:
         """Another leased request is about to come: it must not wait there for others that are leased."""
@@ -212,8 +216,8 @@ class Seam:
         if lane is not None and (lane.concurrency > usual or len(lane.active) >= lane.concurrency):
             lane.concurrency = max(usual, 1 + sum(request in leased for request in lane.active))
 
-    def tell_of_sending(self, tell: Tell) -> None:
-        tell_of_sending(self._engine.downloader.handlers, tell)
+    def tell_of_sending(self, hold: Hold, tell: Tell) -> None:
+        tell_of_sending(self._engine.downloader.handlers, hold, tell)
 
     def downloading(self, slot: str) -> int:
         lane = self._lane(slot)
@@ -231,6 +235,11 @@ class Seam:
             deferred_from_coro(engine.close_spider_async(reason=reason))
         else:
             engine.close_spider(engine.spider, reason)
+
+
+def _now(lane: Any) -> float:
+    """Up to 2.13 it looks at the wall clock, whose seconds are many more than those of the other."""
+    return time.time() if lane.lastseen > 1e9 else time.monotonic()
 
 
 def stop_soon(crawler: Crawler, reason: str) -> None:

@@ -13,6 +13,7 @@ from inspect import iscoroutine
 from typing import Any
 
 from scrapy import Request
+from scrapy.utils.defer import maybe_deferred_to_future
 from scrapy.utils.httpobj import urlparse_cached
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IHandshakeListener
@@ -29,13 +30,17 @@ loop. Without one, no more is known of it until it is answered."""
 _sent: ContextVar[Request | None] = ContextVar("sent", default=None)
 
 
-def tell_of_sending(handlers: Any, tell: Tell) -> None:
+Hold = Callable[[Request], "Deferred[None] | None"]
+"""What a request that is about to be sent has to wait for."""
+
+
+def tell_of_sending(handlers: Any, hold: Hold, tell: Tell) -> None:
     """Have it told of every request that is sent, at that moment: it may have waited since it left the
     middlewares."""
     name = next(name for name in SENDING if hasattr(handlers, name))
     send = getattr(handlers, name)
 
-    def told(request: Request, *others: Any) -> Any:
+    def sent(request: Request, *others: Any) -> Any:
         if not _watches_connections(handlers, request, tell):
             tell(request, False)
         mark = _sent.set(request)
@@ -45,7 +50,20 @@ def tell_of_sending(handlers: Any, tell: Tell) -> None:
             _sent.reset(mark)
         return _sending(request, sending) if iscoroutine(sending) else sending
 
-    setattr(handlers, name, told)
+    def held(request: Request, *others: Any) -> Any:
+        wait = hold(request)
+        if wait is None:
+            return sent(request, *others)
+        if name == "download_request_async":
+            return _after(wait, sent, request, *others)
+        return wait.addCallback(lambda _: sent(request, *others))
+
+    setattr(handlers, name, held)
+
+
+async def _after(wait: Deferred[None], send: Callable[..., Any], *args: Any) -> Any:
+    await maybe_deferred_to_future(wait)
+    return await send(*args)
 
 
 async def _sending(request: Request, sending: Coroutine[Any, Any, Any]) -> Any:

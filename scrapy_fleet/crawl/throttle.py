@@ -16,7 +16,7 @@ from scrapy import Request, Spider, signals
 from scrapy.http import Response
 from scrapy.utils.misc import load_object
 
-from scrapy_fleet.ahead import JUDGED_FROM
+from scrapy_fleet.ahead import JUDGED_FROM, SOON
 from scrapy_fleet.crawl.again import again, back
 from scrapy_fleet.crawl.asides import SPOKEN_FOR, refusal
 from scrapy_fleet.crawl.debug_lines import DebugLines
@@ -29,6 +29,7 @@ from scrapy_fleet.politeness import leeway_of
 if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from scrapy.settings import BaseSettings
+    from twisted.internet.defer import Deferred
 
     from scrapy_fleet.crawl.scheduler import Scheduler
 
@@ -155,9 +156,20 @@ class ThrottleMiddleware:
         self._downloads[request] = Download(lease, is_first=is_first)
         if leeway_of(lease.pace) and not self._watches:
             self._watches = True
-            scheduler.seam.tell_of_sending(self._begin)
+            scheduler.seam.tell_of_sending(self._hold, self._begin)
         self._keep_in_step(scheduler, lease)
         return None
+
+    def _hold(self, request: Request) -> Deferred[None] | None:
+        """It was handed out early, so that it is here in time; here it waits for it."""
+        scheduler, download = self._scheduler, self._downloads.get(request)
+        if download is None or scheduler.frontier is None:
+            return None
+        seconds = scheduler.frontier.ahead.let_go(download.lease.token)
+        if seconds <= SOON:
+            return None
+        scheduler.seam.hold_in_downloader(download.lease.slot, seconds)
+        return scheduler.loop.pause(seconds)
 
     def _begin(self, request: Request, connected: bool) -> None:
         download = self._downloads.get(request)
@@ -185,8 +197,10 @@ class ThrottleMiddleware:
     def _is_late(self, scheduler: Scheduler, lease: Lease) -> bool:
         """It has missed its time, or would while it waited behind what does not come from the store."""
         assert scheduler.frontier is not None
-        late = scheduler.frontier.is_late(lease.token)
-        return late or scheduler.seam.wait_in_downloader(lease.slot) > SLACK * lease.pace
+        if scheduler.frontier.is_late(lease.token):
+            return True
+        wait = scheduler.seam.wait_in_downloader(lease.slot)
+        return wait > SLACK * lease.pace + scheduler.frontier.ahead.time_left(lease.token)
 
     def _may_be_late(self, lease: Lease) -> bool:
         """It can wait for another time: it has not done so often, as far as this worker knows."""

@@ -14,11 +14,13 @@ from scrapy.crawler import Crawler
 from scrapy.http import Request, Response
 from scrapy.pipelines.files import FilesPipeline
 from scrapy.resolver import CachingThreadedResolver
+from scrapy.utils.defer import maybe_deferred_to_future
 from twisted.internet.defer import Deferred
 from twisted.internet.task import deferLater
 from twisted.python.failure import Failure
 
 from scrapy_fleet.crawl.debug_lines import DebugLines
+from scrapy_fleet.crawl.seam import EventLoop
 from scrapy_fleet.model import Auto, Lease, Plan, Rule, Sample
 from tests.spiders.base import SiteSpider, show
 
@@ -78,6 +80,25 @@ class Stagger:
 class Staggers(Asks):
     name = "staggers"
     custom_settings = {"DOWNLOADER_MIDDLEWARES": {Stagger: 500}}
+
+
+class Meander:
+    """A middleware: most requests take their time on their way, some none."""
+
+    async def process_request(self, request: Request, spider: Any = None) -> None:
+        if "quick" not in request.url:
+            await maybe_deferred_to_future(EventLoop().pause(0.15))
+
+
+class Meanders(Asks):
+    """Each path begins with its slot."""
+
+    name = "meanders"
+    custom_settings = {"DOWNLOADER_MIDDLEWARES": {Meander: 500}}
+
+    async def start(self) -> AsyncIterator[Any]:
+        for path in self.paths:
+            yield self.get(path, meta={"download_slot": path.split("/")[2]})
 
 
 class Inline(Asks):
