@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import statistics
 import time
 from collections.abc import Iterator, Sequence
@@ -63,6 +64,7 @@ FULL: dict[str, Any] = {
     "rounds": 3,
     "hosts": 1000,
     "broad_pages": 16_000,
+    "broad_rounds": 5,
     "delays": (2.0, 1.0),
     "waiting_hosts": (100, 10_000, 100_000),
 }
@@ -216,10 +218,11 @@ def measure(
     waiting_hosts: Sequence[int],
     crowds: Sequence[int] = (1, 3),
     broad_workers: int = 2,
+    broad_rounds: int = 1,
 ) -> dict[str, Any]:
     return {
         "limited": limited(pages, rounds, crowds),
-        "broad": broad(hosts, broad_pages, delays, rounds, broad_workers),
+        "broad": broad(hosts, broad_pages, delays, broad_rounds, broad_workers),
         "waiting": waiting(waiting_hosts),
     }
 
@@ -270,14 +273,13 @@ def _permitted(row: dict[str, Any]) -> str:
 
 
 def _kept(results: dict[str, Any], row: dict[str, Any]) -> float:
-    """Of what the delay permits, or of what this machine reaches without one, if that is less."""
-    free = next(_rate(r) for r in results["broad"] if r["store"] == row["store"] and not r["delay"])
-    permitted = row["hosts"] / row["delay"] if row["delay"] else free
-    return _rate(row) / min(free, permitted)
-
-
-def _rate(row: dict[str, Any]) -> float:
-    return Spread.of(row["rates"]).median
+    """Of what the delay permits, or of what this machine reaches without one, if that is less: in the same
+    round, since its speed varies from one to the next. The middle one of all rounds."""
+    free = next(r for r in results["broad"] if r["store"] == row["store"] and not r["delay"])
+    permitted = row["hosts"] / row["delay"] if row["delay"] else math.inf
+    rounds = zip(row["rates"], free["rates"], strict=True)
+    shares: list[float] = [rate / min(most, permitted) for rate, most in rounds]
+    return statistics.median(shares)
 
 
 def goals(results: dict[str, Any]) -> list[Goal]:
@@ -333,7 +335,7 @@ def main(arguments: list[str] | None = None) -> None:
     if args.part == "limited":
         limited(given["pages"], given["rounds"])
     elif args.part == "broad":
-        broad(given["hosts"], given["broad_pages"], given["delays"], given["rounds"])
+        broad(given["hosts"], given["broad_pages"], given["delays"], given.get("broad_rounds", 1))
     elif args.part == "waiting":
         waiting(given["waiting_hosts"])
     else:
