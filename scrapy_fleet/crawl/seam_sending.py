@@ -26,17 +26,15 @@ SENDING = ("download_request_async", "download_request")
 Tell = Callable[[Request, bool], None]
 """Of a request that is being sent, and whether it has its connection: then it is written in this turn of the
 loop. Without one, no more is known of it until it is answered."""
+Hold = Callable[[Request], "Deferred[None] | None"]
+"""What a request that is about to be sent has to wait for."""
 
 _sent: ContextVar[Request | None] = ContextVar("sent", default=None)
 
 
-Hold = Callable[[Request], "Deferred[None] | None"]
-"""What a request that is about to be sent has to wait for."""
-
-
 def tell_of_sending(handlers: Any, hold: Hold, tell: Tell) -> None:
-    """Have it told of every request that is sent, at that moment: it may have waited since it left the
-    middlewares."""
+    """Have every request held that is about to be sent, and told of when it is: it may have waited since it
+    left the middlewares."""
     name = next(name for name in SENDING if hasattr(handlers, name))
     send = getattr(handlers, name)
 
