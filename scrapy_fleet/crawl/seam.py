@@ -47,10 +47,11 @@ class EventLoop:
 
     def __init__(self) -> None:
         reactor: Any = sys.modules.get("twisted.internet.reactor")
-        if reactor is not None:
+        # Scrapy's usual reactor runs on asyncio, whose own timers take a fraction of the time.
+        loop = asyncio.get_running_loop() if reactor is None else getattr(reactor, "_asyncioEventloop", None)
+        if loop is None:
             self._post, self._later = reactor.callFromThread, reactor.callLater
         else:
-            loop = asyncio.get_running_loop()
             self._post, self._later = loop.call_soon_threadsafe, loop.call_later
 
     def post(self, call: Callable[[], None]) -> None:
