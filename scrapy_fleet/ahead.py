@@ -37,7 +37,6 @@ JUDGED_FROM = 0.1
 """Where requests are closer to each other than this, in seconds, their way through Scrapy is not judged."""
 PATIENT = 3
 """How often in a row it is insisted on that."""
-NO_PLAN = 0.0, 0.0
 
 
 class Ahead:
@@ -182,8 +181,8 @@ class Ahead:
 
     def time_left(self, token: int) -> float:
         """How much too early it would be let go now, in seconds."""
-        _, go = self._plans.get(token, NO_PLAN)
-        return max(0.0, go - time.monotonic())
+        plan = self._plans.get(token)
+        return max(0.0, plan[1] - time.monotonic()) if plan is not None else 0.0
 
     def let_go(self, token: int) -> float:
         """It is through Scrapy and about to be sent; for how long it has to wait for its time."""

@@ -314,9 +314,10 @@ class Frontier:
 
     def _take(self, leases: Iterable[Lease], sent: float, answered: float) -> None:
         for lease in leases:
-            late = lease.spare and self.outbox.take_room(lease.slot, lease.token)  # but not too late
+            # A spare that is late for its room, but not too late.
+            has_room = lease.spare and self.outbox.take_room(lease.slot, lease.token)
             self._held[lease.token] = lease
-            self.ahead.put(lease, sent, answered, has_room=late)
+            self.ahead.put(lease, sent, answered, has_room=has_room)
         if self._draining or self.held_back:
             self._give_back(self.ahead.all())
         self._alarm.set()
