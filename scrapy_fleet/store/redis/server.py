@@ -9,7 +9,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from redis import exceptions
+from redis import Redis, exceptions
 from redis.exceptions import RedisError
 
 from scrapy_fleet.errors import FleetError, StoreAway, StoreError
@@ -19,6 +19,7 @@ OLDEST = "6.2"
 RIGHTS = "~fleet:* +@all -@dangerous +info"
 """What a user of the server must be allowed, as ACL SETUSER takes it."""
 _ERRORS = (RedisError, exceptions.RedisClusterException, OSError)
+_BROKEN = (exceptions.ConnectionError, exceptions.TimeoutError, OSError)
 
 
 @cache
@@ -50,6 +51,7 @@ class Server:
         self._url = url
         self._shown = shown
         self._key = key
+        self._pool: Any = None
         self._client: Any = None
 
     def run(self, verb: str, *args: bytes | str | float, keys: tuple[str, ...] = ()) -> list[Any]:
@@ -80,20 +82,24 @@ class Server:
             raise self._failed(error) from error
 
     def _failed(self, error: Exception) -> FleetError:
-        if isinstance(error, exceptions.TimeoutError) and hasattr(self._client, "connection_pool"):
-            # A client that goes by sentinels would stay with a server that hangs, though another has its
-            # place by now, and might take a late answer for one to the next call.
-            self._client.connection_pool.disconnect()
+        if isinstance(self._client, Redis) and isinstance(error, _BROKEN):
+            # The next call asks anew where the server is: by sentinels, another may have its place by now.
+            # And a late answer is not taken for one to the next call.
+            self.close()
         return ours(error, self._shown)
 
     def _connected(self) -> Any:
         if self._client is None:
-            self._client = connect(self._url, self._shown)
+            self._pool = connect(self._url, self._shown)
+            # One connection for all calls. One that is taken from the pool for each is looked at before, and
+            # while the thread does that, the loop takes the interpreter: a commit would go out after the
+            # loop's work instead of beside it. One that was closed meanwhile is opened again as well.
+            self._client = self._pool.client() if isinstance(self._pool, Redis) else self._pool
         return self._client
 
     def close(self) -> None:
         if self._client is not None:
-            self._client.close()
+            self._pool.close()
             self._client = None
 
 
