@@ -24,11 +24,11 @@ def file_of(run: Run, folder: Path = RESULTS) -> Path:
 
 
 def write(run: Run, folder: Path = RESULTS) -> Path:
-    """Other parts that were measured on that day stay."""
+    """Other parts that were measured on that day stay, with the machine they were measured on."""
     folder.mkdir(parents=True, exist_ok=True)
     file = file_of(run, folder)
     earlier = read(file) if file.exists() else {"parts": {}}
-    whole = {**run, "parts": {**earlier["parts"], **run["parts"]}}
+    whole = {**run, "parts": {**_there(earlier), **run["parts"]}}
     file.write_text(json.dumps(rounded(whole), indent=1) + "\n", encoding="utf-8")
     return file
 
@@ -52,10 +52,15 @@ def newest(folder: Path = RESULTS, *, short: bool = False) -> Run:
     for run in map(read, files):
         if run["date"] >= whole.get("date", ""):
             whole = {**run, "parts": whole["parts"]}
-        for name, entry in run["parts"].items():
+        for name, entry in _there(run).items():
             if entry["when"] >= whole["parts"].get(name, {"when": ""})["when"]:
-                whole["parts"][name] = {**entry, "machine": run["machine"]}
+                whole["parts"][name] = entry
     return whole
+
+
+def _there(run: Run) -> dict[str, Any]:
+    """The parts of a run, each with its machine: not all that one file has need be of the same."""
+    return {name: {"machine": run["machine"], **entry} for name, entry in run["parts"].items()}
 
 
 def completed(run: Run, folder: Path = RESULTS) -> Run:

@@ -6,6 +6,7 @@ import json
 import math
 import os
 import platform
+import re
 import sqlite3
 import statistics
 import subprocess
@@ -185,12 +186,13 @@ def _own_version() -> str:
 
 def _cpu() -> str:
     try:
-        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
+        told = Path("/proc/cpuinfo").read_text(encoding="utf-8")
+        if "model name" not in told:  # as on ARM
+            told = subprocess.run(["lscpu"], capture_output=True, text=True, check=False).stdout
     except OSError:
-        pass
-    return platform.processor() or platform.machine()
+        told = ""
+    found = re.search(r"^model name\s*: *(.+)", told, re.IGNORECASE | re.MULTILINE)
+    return found[1].strip() if found else platform.processor() or platform.machine()
 
 
 def _filesystem(folder: str) -> str:

@@ -80,6 +80,17 @@ def test_what_a_run_lacks_is_taken_from_full_ones(tmp_path: Path) -> None:
     assert "elsewhere: cpu Another 1" in report.heading(found, "queue")
 
 
+def test_parts_of_another_machine_on_the_same_day_are_said_to_be(tmp_path: Path) -> None:
+    other, here = measured(2.5, "2020-01-02T10:00:00Z"), measured(2.0, "2020-01-02T11:00:00Z")
+    other["machine"]["cpu"] = "Another 1"
+    other["parts"]["queue"] = {**other["parts"]["crawl"], "figures": {"rounds": 1, "speed": {}}}
+    for each in (other, here, here):
+        kept.write(each, tmp_path)
+    found = kept.newest(tmp_path)
+    assert "elsewhere" not in report.heading(found, "crawl")
+    assert "elsewhere: cpu Another 1" in report.heading(found, "queue")
+
+
 @pytest.mark.parametrize("text", ["", "[]", '{"date": "2020-01-02"}'])
 def test_a_file_without_results_is_named(tmp_path: Path, text: str) -> None:
     file = tmp_path / "2020-01-02.json"

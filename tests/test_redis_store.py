@@ -193,6 +193,18 @@ def test_connections_that_the_server_closed_are_opened_again(
     assert add(store, 1, Entry("a", b"1"), want=1) == 1
 
 
+def test_a_call_does_not_look_at_its_connection_first(
+    server: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thread that looks lets go of the interpreter, and a busy loop keeps it: the call goes out late."""
+    store = entered(server.url)
+    looks: list[object] = []
+    monkeypatch.setattr(redis.Connection, "can_read", lambda *args, **kwargs: bool(looks.append(args)))
+    add(store, 1, Entry("a", b"1"), want=1)
+    store.beat("w")
+    assert not looks
+
+
 def test_a_crawl_of_a_newer_format_is_left_alone(server: RedisServer, client: redis.Redis) -> None:
     store = entered(server.url)
     client.hset("fleet:{c}:meta", "format", "99")

@@ -94,7 +94,8 @@ class Server:
             # One connection for all calls. One that is taken from the pool for each is looked at before, and
             # while the thread does that, the loop takes the interpreter: a commit would go out after the
             # loop's work instead of beside it. One that was closed meanwhile is opened again as well.
-            self._client = self._pool.client() if isinstance(self._pool, Redis) else self._pool
+            one = isinstance(self._pool, Redis)
+            self._client = self._pool.client() if one else self._pool
         return self._client
 
     def close(self) -> None:
